@@ -11,6 +11,8 @@ pub(crate) struct Jail {
     has_no_new_privileges: bool,
     /// Whether it has any capability.
     has_capabilities: bool,
+    /// Whether it is the first process of a PID namespace, so that it sees none but those that it started.
+    is_alone: bool,
     /// Whose it is.
     user: Option<u32>,
 }
@@ -35,6 +37,8 @@ impl Jail {
             has_capabilities: values("CapEff")
                 .next()
                 .is_some_and(|set| !set.trim_start_matches('0').is_empty()),
+            // Its number here, then inside of each namespace.
+            is_alone: values("NSpid").skip(1).last() == Some("1"),
             user: values("Uid").next().and_then(|uid| uid.parse().ok()),
         }
     }
@@ -52,6 +56,9 @@ impl std::fmt::Display for Jail {
         if !self.has_capabilities {
             parts.push("no capabilities".to_owned());
         }
+        if self.is_alone {
+            parts.push("no other process in sight".to_owned());
+        }
         if let Some(user) = self.user {
             parts.push(format!("user {user}"));
         }
@@ -66,14 +73,16 @@ mod tests {
     #[test]
     fn status_of_a_worker_is_read() {
         let jail = Jail::read(
-            "Name:\tx\nUid:\t65534\t65534\t65534\t65534\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n\
+            "Name:\tx\nNSpid:\t4711\t1\nUid:\t65534\t65534\t65534\t65534\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n\
              Seccomp:\t2\nSeccomp_filters:\t5\n",
         );
         assert_eq!(
             jail.to_string(),
-            "system calls filtered, no new privileges, no capabilities, user 65534"
+            "system calls filtered, no new privileges, no capabilities, no other process in sight, user 65534"
         );
-        let free = Jail::read("Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n");
+        let free = Jail::read(
+            "NSpid:\t1\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n",
+        );
         assert_eq!(free.to_string(), "user 0");
     }
 }

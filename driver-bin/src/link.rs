@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use nnhal_device::DeviceOptions;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
-use crate::jail::{Identity, InForce};
+use crate::jail::{Birth, Identity, InForce};
 use crate::settings::{
     ExecutionSettings, JailSettings, Limits, Polling, Settings, UserLimits, WeightSettings, WorkerSettings,
 };
@@ -31,6 +31,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) jail: JailSettings,
     /// Whose it becomes, if not its supervisor's user's.
     pub(crate) identity: Option<Identity>,
+    /// What it begins with, as its starter knows.
+    pub(crate) birth: Birth,
 }
 
 impl WorkerConfig {
@@ -52,6 +54,7 @@ impl WorkerConfig {
             weights: settings.weights.clone(),
             jail: settings.jail.clone(),
             identity,
+            birth: Birth::default(),
         }
     }
 }
@@ -114,6 +117,8 @@ pub(crate) enum Command {
 pub(crate) struct Assignment {
     /// The device whose socket the client connected to.
     pub(crate) device: String,
+    /// The worker's own number outside, as it may have another one inside of its PID namespace.
+    pub(crate) worker_pid: u32,
     pub(crate) supervisor_pid: u32,
     /// The client, as the kernel identified it.
     pub(crate) client: ClientIdentity,
@@ -146,7 +151,9 @@ nnhal::wire_record! {
         weights: WeightSettings,
         jail: JailSettings,
         identity: Option<Identity>,
+        birth: Birth,
     }
+    Birth { user_outside: Option<Identity>, refused: String }
     DeviceConfig { name: String, options: Vec<DeviceOption> }
     DeviceOption { key: String, value: String }
     WorkerSettings {
@@ -172,6 +179,8 @@ nnhal::wire_record! {
         unread_descriptors: u32,
         shared_bytes: u64,
         buffer_bytes: u64,
+        memory_bytes: u64,
+        cpu_weight: u32,
     }
     ExecutionSettings {
         slots: u32,
@@ -193,7 +202,7 @@ nnhal::wire_record! {
     JailSettings { system_calls: bool, files: bool, namespaces: bool, user: String }
     Identity { uid: u32, gid: u32 }
     InForce { parts: Vec<String>, not_permitted: Vec<String>, lacking: Vec<String> }
-    Assignment { device: String, supervisor_pid: u32, client: ClientIdentity, row: u32 }
+    Assignment { device: String, worker_pid: u32, supervisor_pid: u32, client: ClientIdentity, row: u32 }
     ClientIdentity { uid: u32, gid: u32, pid: i32 }
 }
 

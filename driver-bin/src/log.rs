@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -71,6 +71,16 @@ pub(crate) fn start(filter: &Targets) {
         .try_init();
 }
 
+/// Starts no thread from now on, for a process that must have one thread only. Lines wait.
+pub(crate) fn hold() {
+    LINES.is_held.store(true, Ordering::Relaxed);
+}
+
+/// Undoes [`hold`].
+pub(crate) fn release() {
+    LINES.release();
+}
+
 /// Which thread has panicked, and why.
 pub(crate) fn describe_panic(info: &PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
@@ -82,6 +92,7 @@ pub(crate) fn describe_panic(info: &PanicHookInfo<'_>) -> String {
 
 /// Gives the last lines of a process a moment to be written.
 pub(crate) fn flush() {
+    LINES.release();
     LINES.flush(Deadline::after(MonotonicClock.now(), LAST_WAIT));
 }
 
@@ -102,6 +113,8 @@ struct Lines {
     /// Lines that were dropped and not told of yet.
     dropped: AtomicU64,
     writer: Mutex<Option<Thread>>,
+    /// Whether no thread may be started.
+    is_held: AtomicBool,
 }
 
 impl Default for Lines {
@@ -112,6 +125,7 @@ impl Default for Lines {
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             writer: Mutex::new(None),
+            is_held: AtomicBool::new(false),
         }
     }
 }
@@ -149,12 +163,21 @@ impl Lines {
         if let Some(writer) = &*writer {
             return writer.unpark();
         }
+        if self.is_held.load(Ordering::Relaxed) {
+            return;
+        }
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .stack_size(128 * 1024)
             .spawn(|| self.write_all());
         // Without one the lines wait for the next attempt.
         *writer = thread.ok().map(|thread| thread.thread().clone());
+    }
+
+    fn release(&'static self) {
+        if self.is_held.swap(false, Ordering::Relaxed) && !self.waiting.is_empty() {
+            self.wake();
+        }
     }
 
     /// Writes what waits, where no thread could be started that does: of a process that ends anyway.

@@ -163,6 +163,11 @@ pub struct UserLimits {
     pub shared_bytes: u64,
     /// Bytes of all their device buffers.
     pub buffer_bytes: u64,
+    /// Bytes of memory that workers have, as the kernel counts them; 0 for no limit. Holds where a control group
+    /// was delegated to the driver, as the next one does.
+    pub memory_bytes: u64,
+    /// How much of the processors they have beside those of other users, from 1 to 10,000.
+    pub cpu_weight: u32,
 }
 
 impl Default for UserLimits {
@@ -174,6 +179,8 @@ impl Default for UserLimits {
             unread_descriptors: 1024,
             shared_bytes: 128 << 30,
             buffer_bytes: 16 << 30,
+            memory_bytes: 0,
+            cpu_weight: 100,
         }
     }
 }
@@ -396,6 +403,11 @@ impl Settings {
             ("limits.objects", u64::from(self.limits.objects), 1),
             ("limits.calls", u64::from(self.limits.calls), 1),
             ("limits.threads", u64::from(self.limits.threads), 1),
+            (
+                "user_limits.cpu_weight",
+                u64::from(self.user_limits.cpu_weight),
+                1,
+            ),
             (
                 "user_limits.unread_descriptors",
                 u64::from(self.user_limits.unread_descriptors),

@@ -29,6 +29,7 @@ pub mod rlimit;
 pub mod sched;
 pub mod shm;
 pub mod socket;
+pub mod spawn;
 pub mod sync_file;
 pub mod time;
 

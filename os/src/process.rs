@@ -1,7 +1,8 @@
 //! What a process says about itself to the kernel: no new privileges, no dumps, no life beyond its parent.
+//! And how it ends.
 
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use super::SysError;
 
@@ -26,4 +27,42 @@ pub fn is_dumpable() -> Result<bool, SysError> {
 /// The parent may have ended before this call: compare `getppid` with the expected parent afterwards.
 pub fn set_parent_death_signal(signal: Option<Signal>) -> Result<(), SysError> {
     prctl::set_pdeathsig(signal).map_err(SysError::of("prctl(PR_SET_PDEATHSIG)"))
+}
+
+/// The exit code of an abort where no signal can tell it: see [`exit_when_aborted`].
+pub const ABORTED: i32 = 128 + Signal::SIGABRT as i32;
+
+/// Has an abort end this process with the code [`ABORTED`].
+///
+/// The first process of a PID namespace ignores every signal that has no handler, the one of an abort
+/// included. The C library then ends it by some other signal, which would tell of another mistake.
+pub fn exit_when_aborted() -> Result<(), SysError> {
+    extern "C" fn exit(_: libc::c_int) {
+        // SAFETY: it ends the process and touches nothing of it; a signal's handler may call it.
+        unsafe { libc::_exit(ABORTED) }
+    }
+    let action = SigAction::new(SigHandler::Handler(exit), SaFlags::SA_ONSTACK, SigSet::empty());
+    // SAFETY: the handler makes one system call and does not return.
+    unsafe { sigaction(Signal::SIGABRT, &action) }
+        .map(drop)
+        .map_err(SysError::of("sigaction(SIGABRT)"))
+}
+
+/// Ends this process by an access to memory that it does not have, as a wild pointer does.
+pub fn fault() -> ! {
+    // SAFETY: a new mapping replaces none. If there can be none, its address is one that no process has.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            1,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    loop {
+        // SAFETY: nothing is read, since the page may not be: that ends this process.
+        unsafe { page.cast::<u8>().read_volatile() };
+    }
 }

@@ -206,6 +206,22 @@ pub enum CauseOfDeath {
     },
 }
 
+impl CauseOfDeath {
+    /// The cause of a process that ended itself with this code. A worker that is the first of its PID namespace
+    /// tells by its code that it aborted, since no signal can.
+    #[must_use]
+    pub fn of_exit(code: i32) -> CauseOfDeath {
+        if code == nnhal_os::process::ABORTED {
+            CauseOfDeath::Killed {
+                signal: nix::sys::signal::Signal::SIGABRT as i32,
+                core_dumped: false,
+            }
+        } else {
+            CauseOfDeath::Exited { code }
+        }
+    }
+}
+
 impl std::fmt::Display for CauseOfDeath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {

@@ -152,10 +152,7 @@ impl Fault {
                 std::thread::yield_now();
             },
             Fault::Abort => std::process::abort(),
-            // The first one is spent on the runtime's handler, which expects a fault to come again by itself.
-            Fault::Segfault => loop {
-                let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSEGV);
-            },
+            Fault::Segfault => nnhal_os::process::fault(),
             Fault::Overflow => {
                 std::hint::black_box(recurse(0));
                 Ok(())

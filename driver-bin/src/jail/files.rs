@@ -1,6 +1,6 @@
 //! What a process may open, by Landlock.
 //!
-//! A worker may open nothing. A supervisor may read what starting a worker needs, and its settings; it may
+//! A worker may open nothing. A supervisor may read what the kernel says of processes and processors. It may
 //! write in its runtime directory alone.
 
 use std::path::{Path, PathBuf};
@@ -40,11 +40,15 @@ pub(super) fn open_only(nodes: &[&Path]) -> Result<Restricted, JailError> {
     restrict(allowed, Scope::from_all(NEWEST))
 }
 
-/// The same, of what a supervisor needs: to write in its runtime directory, to read its settings and what the
-/// kernel says of processes.
-pub(super) fn supervise(runtime_dir: &Path, settings: Option<&Path>) -> Result<Restricted, JailError> {
+/// The same, of what a supervisor needs: to write in its runtime directory and below its control group, and to
+/// read what the kernel says of processes and processors.
+pub(super) fn supervise(runtime_dir: &Path, group: Option<&Path>) -> Result<Restricted, JailError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let mut allowed = vec![
+    let group = group.map(|group| {
+        let change = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeDir | AccessFs::RemoveDir;
+        (group.to_owned(), read | change)
+    });
+    let allowed = [
         (
             runtime_dir.to_owned(),
             AccessFs::from_all(NEWEST) & !AccessFs::Execute,
@@ -58,20 +62,6 @@ pub(super) fn supervise(runtime_dir: &Path, settings: Option<&Path>) -> Result<R
             AccessFs::ReadFile | AccessFs::WriteFile,
         ),
     ];
-    // A directory that the driver has made goes with it.
-    allowed.extend(
-        runtime_dir
-            .parent()
-            .map(|above| (above.to_owned(), AccessFs::RemoveDir.into())),
-    );
-    // The file may be replaced by another one, and may be a link.
-    let real = settings.and_then(|settings| settings.canonicalize().ok());
-    let files = settings.into_iter().chain(real.as_deref());
-    allowed.extend(files.filter_map(Path::parent).map(|directory| {
-        let is_here = directory.as_os_str().is_empty();
-        let directory = if is_here { Path::new(".") } else { directory };
-        (directory.to_owned(), AccessFs::ReadFile.into())
-    }));
     // Its workers come from another thread and are outside, and it must kill them. A service manager may
     // listen on an abstract socket.
     let is_abstract = |socket: std::ffi::OsString| socket.as_encoded_bytes().starts_with(b"@");
@@ -81,7 +71,10 @@ pub(super) fn supervise(runtime_dir: &Path, settings: Option<&Path>) -> Result<R
         Scope::AbstractUnixSocket.into()
     };
     restrict(
-        allowed.into_iter().map(|(path, access)| Allowed { path, access }),
+        allowed
+            .into_iter()
+            .chain(group)
+            .map(|(path, access)| Allowed { path, access }),
         scopes,
     )
 }
@@ -129,4 +122,47 @@ fn allow(
         access & AccessFs::from_file(NEWEST)
     };
     ruleset.add_rule(PathBeneath::new(opened, access))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn supervisor_writes_in_its_directory_and_reaches_nothing_beside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let [run, beside] = ["run", "beside"].map(|name| place.path().join(name));
+        fs::create_dir(&run).unwrap();
+        fs::create_dir(&beside).unwrap();
+        let settings = place.path().join("settings.toml");
+        fs::write(&settings, "").unwrap();
+        // Landlock is each thread's own.
+        let tried = std::thread::scope(|scope| {
+            let restricted = scope.spawn(|| {
+                nnhal_os::process::set_no_new_privs().unwrap();
+                if let Restricted::No(reason) = supervise(&run, None).unwrap() {
+                    println!("SKIPPED: {reason}");
+                    return None;
+                }
+                fs::write(run.join("lock"), "").unwrap();
+                fs::rename(run.join("lock"), run.join("lock2")).unwrap();
+                fs::remove_file(run.join("lock2")).unwrap();
+                fs::read("/proc/self/stat").unwrap();
+                Some([
+                    fs::read(&settings).map(drop),
+                    fs::write(place.path().join("new"), ""),
+                    fs::remove_dir(&beside),
+                    fs::remove_dir(&run),
+                    fs::read("/etc/passwd").map(drop),
+                ])
+            });
+            restricted.join().unwrap()
+        });
+        for result in tried.into_iter().flatten() {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::PermissionDenied);
+        }
+    }
 }

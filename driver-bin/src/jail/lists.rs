@@ -7,7 +7,7 @@
 use nix::libc;
 
 use super::rule::Argument::{Is, Lacks, Null, ThisProcess};
-use super::rule::{CHILD, Rule, SPAWNED_CHILD, THREAD, rule};
+use super::rule::{CHILD, Rule, THREAD, rule};
 
 const EXECUTABLE: u32 = libc::PROT_EXEC as u32;
 
@@ -27,7 +27,7 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_shutdown,
-        Rarely,
+        Deaths,
         [],
         "a link to a supervisor that does not answer, a client that is dropped"
     ),
@@ -72,7 +72,7 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_ioctl,
-        Rarely,
+        Clients,
         [
             &[Is(1, SYNC_IOC_FILE_INFO)],
             &[Is(1, DMA_BUF_IOCTL_SYNC)],
@@ -94,17 +94,17 @@ pub(crate) const SERVING: &[Rule] = &[
         [&[Lacks(2, EXECUTABLE)]],
         "guards of stacks, growth of the heap"
     ),
-    rule!(SYS_madvise, Rarely, [], "memory that is given back, huge pages"),
+    rule!(SYS_madvise, Always, [], "memory that is given back, huge pages"),
     rule!(SYS_brk, Always, [], "the heap"),
     rule!(SYS_memfd_create, Always, [], "packed weights for other workers"),
     rule!(SYS_ftruncate, Always, [], "the size of those"),
     rule!(
         SYS_newfstatat,
-        Rarely,
+        Elsewhere,
         [&[Is(3, libc::AT_EMPTY_PATH as u32)]],
         "the same, of C libraries that have fstat so"
     ),
-    rule!(SYS_fstat, Rarely, [], "what kind a descriptor is, and its size"),
+    rule!(SYS_fstat, Always, [], "what kind a descriptor is, and its size"),
     rule!(SYS_statx, Always, [], "the size of a cache file"),
     rule!(
         SYS_fstatfs,
@@ -112,8 +112,8 @@ pub(crate) const SERVING: &[Rule] = &[
         [],
         "whether a memory is of huge pages, or of FUSE"
     ),
-    rule!(SYS_lseek, Rarely, [], "the size of a dma-buf"),
-    rule!(SYS_pread64, Rarely, [], "constants and cache files"),
+    rule!(SYS_lseek, Machine, [], "the size of a dma-buf"),
+    rule!(SYS_pread64, Clients, [], "constants and cache files"),
     rule!(SYS_pwrite64, Always, [], "cache files"),
     // Threads and time.
     rule!(
@@ -130,7 +130,7 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_sched_yield,
-        Rarely,
+        Clients,
         [],
         "a burst that polls lets others go first"
     ),
@@ -138,8 +138,8 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(SYS_rseq, Always, [], "the start of a thread"),
     rule!(SYS_sigaltstack, Always, [], "the start and the end of a thread"),
     rule!(SYS_rt_sigprocmask, Always, [], "the start of a thread"),
-    rule!(SYS_rt_sigaction, Rarely, [], "the C library aborts"),
-    rule!(SYS_rt_sigreturn, Rarely, [], "the end of a signal's handler"),
+    rule!(SYS_rt_sigaction, Deaths, [], "the C library aborts"),
+    rule!(SYS_rt_sigreturn, Elsewhere, [], "the end of a signal's handler"),
     rule!(
         SYS_sched_getaffinity,
         Always,
@@ -166,32 +166,32 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_getrusage,
-        Rarely,
+        Always,
         [],
         "how often a thread that polls was interrupted"
     ),
     rule!(
         SYS_prlimit64,
-        Rarely,
+        Elsewhere,
         [&[Null(2)]],
         "the limits that hold, to be read"
     ),
     rule!(
         SYS_clock_gettime,
-        Rarely,
+        Elsewhere,
         [],
         "time, where the vDSO cannot tell it"
     ),
     rule!(
         SYS_restart_syscall,
-        Rarely,
+        Machine,
         [],
         "a wait that was stopped and goes on"
     ),
-    rule!(SYS_getrandom, Rarely, [], "seeds of hash tables"),
+    rule!(SYS_getrandom, Elsewhere, [], "seeds of hash tables"),
     rule!(
         SYS_tgkill,
-        Rarely,
+        Deaths,
         [&[ThisProcess(0)]],
         "an abort, or another signal to itself"
     ),
@@ -209,63 +209,68 @@ pub(crate) const FILES: &[Rule] = &[
     ),
     rule!(
         SYS_newfstatat,
-        Rarely,
+        Elsewhere,
         [],
         "whether there is a file, and of what kind"
     ),
     rule!(
         SYS_fcntl,
-        Rarely,
+        Always,
         [&[Is(1, libc::F_SETFD as u32)]],
         "descriptors that executables do not get"
     ),
-    rule!(SYS_faccessat, Rarely, [], "the same"),
-    rule!(SYS_faccessat2, Rarely, [], "the same"),
-    rule!(SYS_getdents64, Rarely, [], "a device that looks for its hardware"),
+    rule!(SYS_faccessat, Elsewhere, [], "the same"),
+    rule!(SYS_faccessat2, Elsewhere, [], "the same"),
+    rule!(
+        SYS_getdents64,
+        Devices,
+        [],
+        "a device that looks for its hardware"
+    ),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_readlink, Rarely, [], "where the executable is"),
-    rule!(SYS_readlinkat, Rarely, [], "where a descriptor's file is"),
-    rule!(SYS_getcwd, Rarely, [], "paths that are not whole"),
+    rule!(SYS_readlink, Devices, [], "where the executable is"),
+    rule!(SYS_readlinkat, Devices, [], "where a descriptor's file is"),
+    rule!(SYS_getcwd, Devices, [], "paths that are not whole"),
     rule!(
         SYS_writev,
-        Rarely,
+        Devices,
         [],
         "the C library's last words before it aborts"
     ),
     rule!(SYS_set_robust_list, Always, [], "the start of a thread"),
-    rule!(SYS_geteuid, Rarely, [], "whose driver it is"),
-    rule!(SYS_getuid, Rarely, [], "whose driver it is"),
-    rule!(SYS_getegid, Rarely, [], "whose driver it is"),
-    rule!(SYS_getgid, Rarely, [], "whose driver it is"),
+    rule!(SYS_geteuid, Devices, [], "whose driver it is"),
+    rule!(SYS_getuid, Devices, [], "whose driver it is"),
+    rule!(SYS_getegid, Devices, [], "whose driver it is"),
+    rule!(SYS_getgid, Devices, [], "whose driver it is"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_access, Rarely, [], "whether there is a file"),
+    rule!(SYS_access, Always, [], "whether there is a file"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_stat, Rarely, [], "the same"),
+    rule!(SYS_stat, Elsewhere, [], "the same"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_lstat, Rarely, [], "the same"),
+    rule!(SYS_lstat, Elsewhere, [], "the same"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_open, Rarely, [], "files, of libraries that are old"),
+    rule!(SYS_open, Elsewhere, [], "files, of libraries that are old"),
 ];
 
 /// What a worker does until it has a client: it makes its devices and enters its jail.
 pub(crate) const STARTING: &[Rule] = &[
     rule!(SYS_mmap, Always, [], "libraries"),
     rule!(SYS_mprotect, Always, [], "libraries"),
-    rule!(SYS_uname, Rarely, [], "which kernel it is"),
-    rule!(SYS_sysinfo, Rarely, [], "how much memory there is"),
+    rule!(SYS_uname, Devices, [], "which kernel it is"),
+    rule!(SYS_sysinfo, Devices, [], "how much memory there is"),
     rule!(
         SYS_sched_setaffinity,
-        Rarely,
+        Devices,
         [],
         "threads of a device that stay on a processor"
     ),
     rule!(
         SYS_clock_nanosleep,
-        Rarely,
+        Devices,
         [],
         "a device that waits for its hardware"
     ),
-    rule!(SYS_dup3, Rarely, [], "standard input, which becomes nobody's"),
+    rule!(SYS_dup3, Elsewhere, [], "standard input, which becomes nobody's"),
     rule!(
         SYS_pidfd_open,
         Always,
@@ -285,54 +290,61 @@ pub(crate) const STARTING: &[Rule] = &[
     ),
     rule!(SYS_prlimit64, Always, [&[Is(0, 0)]], "limits that are lowered"),
     rule!(SYS_seccomp, Always, [], "the narrower list"),
-    rule!(SYS_landlock_create_ruleset, Rarely, [], "no files any more"),
-    rule!(SYS_landlock_add_rule, Rarely, [], "the files that a device needs"),
-    rule!(SYS_landlock_restrict_self, Rarely, [], "no files any more"),
-    rule!(SYS_capget, Rarely, [], "capabilities that are given up"),
-    rule!(SYS_capset, Rarely, [], "capabilities that are given up"),
-    rule!(SYS_setgroups, Rarely, [], "a user that has nothing"),
-    rule!(SYS_setresgid, Rarely, [], "a user that has nothing"),
-    rule!(SYS_setresuid, Rarely, [], "a user that has nothing"),
+    rule!(SYS_landlock_create_ruleset, Always, [], "no files any more"),
+    rule!(SYS_landlock_add_rule, Always, [], "the files that a device needs"),
+    rule!(SYS_landlock_restrict_self, Always, [], "no files any more"),
+    rule!(SYS_capget, Elsewhere, [], "capabilities that are given up"),
+    rule!(SYS_capset, Always, [], "capabilities that are given up"),
+    rule!(SYS_setgroups, Root, [], "a user that has nothing"),
+    rule!(SYS_setresgid, Root, [], "a user that has nothing"),
+    rule!(SYS_setresuid, Root, [], "a user that has nothing"),
     #[cfg(target_arch = "x86_64")]
     rule!(SYS_arch_prctl, Always, [], "the tiles of AMX"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_dup2, Rarely, [], "standard input, which becomes nobody's"),
+    rule!(SYS_dup2, Always, [], "standard input, which becomes nobody's"),
 ];
 
 /// What a worker does to have namespaces of its own.
 pub(crate) const CONFINING: &[Rule] = &[
-    rule!(SYS_unshare, Rarely, [], "namespaces of its own"),
-    rule!(SYS_mount, Rarely, [], "an empty root"),
-    rule!(SYS_umount2, Rarely, [], "the old root, which goes"),
-    rule!(SYS_pivot_root, Rarely, [], "an empty root"),
-    rule!(SYS_chroot, Rarely, [], "an empty root, where it cannot be moved"),
-    rule!(SYS_chdir, Rarely, [], "an empty root"),
-    rule!(SYS_mkdirat, Rarely, [], "the folders of a device's files"),
+    rule!(SYS_unshare, Always, [], "namespaces of its own"),
+    rule!(SYS_mount, Always, [], "an empty root"),
+    rule!(SYS_umount2, Always, [], "the old root, which goes"),
+    rule!(SYS_pivot_root, Always, [], "an empty root"),
+    rule!(SYS_chroot, Machine, [], "an empty root, where it cannot be moved"),
+    rule!(SYS_chdir, Always, [], "an empty root"),
+    rule!(SYS_mkdirat, Elsewhere, [], "the folders of a device's files"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_mkdir, Rarely, [], "the folders of a device's files"),
+    rule!(SYS_mkdir, Elsewhere, [], "the folders of a device's files"),
 ];
 
 /// What the thread does that starts workers, and a worker's executable until it is loaded.
 pub(crate) const SPAWNING: &[Rule] = &[
     rule!(SYS_execve, Always, [], "a worker, which is this same executable"),
-    rule!(SYS_clone, Always, [CHILD, SPAWNED_CHILD], "a worker"),
-    rule!(SYS_wait4, Rarely, [], "a worker that could not be executed"),
-    rule!(SYS_waitid, Rarely, [], "the same"),
-    rule!(SYS_pipe2, Rarely, [], "why it could not"),
+    rule!(SYS_clone, Always, [CHILD], "a worker"),
+    rule!(
+        SYS_prctl,
+        NotRoot,
+        [&[Is(0, libc::PR_CAP_AMBIENT as u32)]],
+        "capabilities over a user namespace, which a worker keeps over exec"
+    ),
+    rule!(SYS_dup3, Always, [], "a worker's standard descriptors"),
+    rule!(SYS_wait4, Machine, [], "a worker that could not be executed"),
+    rule!(SYS_waitid, Elsewhere, [], "the same"),
+    rule!(SYS_pipe2, Always, [], "why it could not"),
     rule!(SYS_pidfd_open, Always, [], "a worker that is watched"),
-    rule!(SYS_pidfd_send_signal, Rarely, [], "a worker that does not start"),
-    rule!(SYS_kill, Rarely, [], "the same"),
+    rule!(SYS_pidfd_send_signal, Machine, [], "a worker that does not start"),
+    rule!(SYS_kill, Machine, [], "the same"),
     rule!(
         SYS_tgkill,
-        Rarely,
+        Deaths,
         [],
         "an abort of what has another number than the thread that started it"
     ),
     rule!(SYS_set_tid_address, Always, [], "the start of an executable"),
-    rule!(SYS_chdir, Rarely, [], "a worker's own directory"),
+    rule!(SYS_chdir, Always, [], "a worker's own directory"),
     rule!(SYS_socketpair, Always, [], "the links to a worker"),
     rule!(SYS_setsockopt, Always, [], "what a link takes"),
-    rule!(SYS_getsockopt, Rarely, [], "what a link takes"),
+    rule!(SYS_getsockopt, Elsewhere, [], "what a link takes"),
     rule!(
         SYS_shutdown,
         Always,
@@ -341,12 +353,10 @@ pub(crate) const SPAWNING: &[Rule] = &[
     ),
     rule!(
         SYS_sendto,
-        Rarely,
+        Always,
         [],
         "the signal that a process has ended wakes the main thread"
     ),
-    #[cfg(target_arch = "x86_64")]
-    rule!(SYS_vfork, Rarely, [], "a worker"),
     #[cfg(target_arch = "x86_64")]
     rule!(
         SYS_poll,
@@ -356,11 +366,19 @@ pub(crate) const SPAWNING: &[Rule] = &[
     ),
 ];
 
+/// What the thread does that reads settings and removes the runtime directory.
+pub(crate) const KEEPING: &[Rule] = &[
+    #[cfg(target_arch = "x86_64")]
+    rule!(SYS_rmdir, Always, [], "the runtime directory"),
+    #[cfg(not(target_arch = "x86_64"))]
+    rule!(SYS_unlinkat, Always, [], "the runtime directory"),
+];
+
 /// What the supervisor does in all its other threads.
 pub(crate) const SUPERVISING: &[Rule] = &[
     rule!(SYS_wait4, Always, [], "how workers ended"),
-    rule!(SYS_waitid, Rarely, [], "the same"),
-    rule!(SYS_pidfd_send_signal, Rarely, [], "workers that are killed"),
+    rule!(SYS_waitid, Always, [], "the same"),
+    rule!(SYS_pidfd_send_signal, Deaths, [], "workers that are killed"),
     rule!(SYS_accept4, Always, [], "clients"),
     rule!(SYS_getsockopt, Always, [], "who a client is"),
     rule!(SYS_setsockopt, Always, [], "what a socket takes"),
@@ -371,49 +389,49 @@ pub(crate) const SUPERVISING: &[Rule] = &[
         [],
         "the sockets of devices; the service manager"
     ),
-    rule!(SYS_socketpair, Rarely, [], "what wakes a thread"),
+    rule!(SYS_socketpair, Always, [], "what wakes a thread"),
     rule!(SYS_bind, Always, [], "the sockets of devices"),
     rule!(SYS_listen, Always, [], "the sockets of devices"),
     rule!(
         SYS_connect,
-        Rarely,
+        Service,
         [],
         "the service manager; whether another driver answers"
     ),
     rule!(
         SYS_getsockname,
-        Rarely,
+        Service,
         [],
         "sockets that the service manager gave"
     ),
-    rule!(SYS_getpeername, Rarely, [], "the same"),
+    rule!(SYS_getpeername, Elsewhere, [], "the same"),
     rule!(
         SYS_sendto,
-        Rarely,
+        Always,
         [],
         "the service manager; a signal that wakes the main thread"
     ),
-    rule!(SYS_recvfrom, Rarely, [], "signals that have woken it"),
-    rule!(SYS_mkdirat, Rarely, [], "the runtime directory"),
-    rule!(SYS_unlinkat, Rarely, [], "sockets that are left behind"),
+    rule!(SYS_recvfrom, Always, [], "signals that have woken it"),
+    rule!(SYS_mkdirat, Elsewhere, [], "the runtime directory"),
+    rule!(SYS_unlinkat, Always, [], "sockets that are left behind"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_renameat, Rarely, [], "sockets that appear at once"),
-    rule!(SYS_renameat2, Rarely, [], "the same"),
-    rule!(SYS_fchmodat, Rarely, [], "who may connect"),
-    rule!(SYS_fchmod, Rarely, [], "who may connect"),
-    rule!(SYS_flock, Rarely, [], "who serves a device"),
-    rule!(SYS_umask, Rarely, [], "the mode of a socket"),
-    rule!(SYS_getppid, Rarely, [], "whether its owner is there"),
+    rule!(SYS_renameat, Always, [], "sockets that appear at once"),
+    rule!(SYS_renameat2, Elsewhere, [], "the same"),
+    rule!(SYS_fchmodat, Elsewhere, [], "who may connect"),
+    rule!(SYS_fchmod, Service, [], "who may connect"),
+    rule!(SYS_flock, Always, [], "who serves a device"),
+    rule!(SYS_umask, Elsewhere, [], "the mode of a socket"),
+    rule!(SYS_getppid, Elsewhere, [], "whether its owner is there"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_mkdir, Rarely, [], "the runtime directory"),
+    rule!(SYS_mkdir, Machine, [], "the runtime directory"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_rmdir, Rarely, [], "the runtime directory"),
+    rule!(SYS_rmdir, Machine, [], "the control group of a user who is gone"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_unlink, Rarely, [], "sockets that are left behind"),
+    rule!(SYS_unlink, Elsewhere, [], "sockets that are left behind"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_rename, Rarely, [], "sockets that appear at once"),
+    rule!(SYS_rename, Elsewhere, [], "sockets that appear at once"),
     #[cfg(target_arch = "x86_64")]
-    rule!(SYS_chmod, Rarely, [], "who may connect"),
+    rule!(SYS_chmod, Service, [], "who may connect"),
 ];
 
 /// A worker that has no client.
@@ -421,6 +439,9 @@ pub(crate) const WORKER: &[&[Rule]] = &[SERVING, FILES, STARTING, CONFINING];
 
 /// The thread that starts workers, and what it starts.
 pub(crate) const SPAWNER: &[&[Rule]] = &[SERVING, FILES, STARTING, CONFINING, SPAWNING];
+
+/// The thread of a supervisor that reads its settings again and removes its directory.
+pub(crate) const KEEPER: &[&[Rule]] = &[SERVING, FILES, KEEPING];
 
 /// All other threads of a supervisor.
 pub(crate) const SUPERVISOR: &[&[Rule]] = &[SERVING, FILES, SUPERVISING];
@@ -430,6 +451,7 @@ pub(crate) const ALL: &[(&str, &[&[Rule]])] = &[
     ("serving", &[SERVING]),
     ("starting", &[FILES, STARTING, CONFINING]),
     ("spawning", &[SPAWNING]),
+    ("keeping", &[KEEPING]),
     ("supervising", &[SUPERVISING]),
 ];
 

@@ -18,6 +18,7 @@ mod namespaces;
 mod needs;
 mod rule;
 mod seccomp;
+mod threads;
 mod user;
 
 use std::collections::HashMap;
@@ -28,13 +29,14 @@ use nnhal_device::Needs;
 use nnhal_os::process;
 
 pub(crate) use self::error::JailError;
+pub(crate) use self::namespaces::{Birth, bear};
 pub(crate) use self::needs::DeviceNeeds;
+pub(crate) use self::threads::Threads;
 pub use self::user::UserError;
 pub(crate) use self::user::{Identity, of_workers};
 
 use self::files::Restricted;
 use self::namespaces::Namespaces;
-use self::rule::Seen;
 use self::seccomp::{Filters, Further};
 use crate::settings::{JailSettings, Limits};
 
@@ -77,10 +79,11 @@ impl WorkerJail {
     pub(crate) fn begin(
         settings: &JailSettings,
         identity: Option<Identity>,
+        birth: &Birth,
         needs: DeviceNeeds,
     ) -> Result<WorkerJail, JailError> {
         let namespaces = if settings.namespaces {
-            Namespaces::take()
+            Namespaces::take(birth)
         } else {
             Namespaces::default()
         };
@@ -98,7 +101,7 @@ impl WorkerJail {
         })
     }
 
-    /// When devices are made, before there is a client.
+    /// When devices are made, before there is a client, while this process has none but its own threads.
     pub(crate) fn enter(&mut self, limits: &Limits) -> Result<(), JailError> {
         let files = self.needs.files();
         self.namespaces.empty_root(&files);
@@ -169,16 +172,13 @@ fn told(name: &str, needs: &Needs) -> String {
     )
 }
 
-/// The lists of system calls as text, a line for each rule: whose it is, the call, whether every driver with
-/// clients makes it, and the reason.
+/// The lists of system calls as text, a line for each rule: whose it is, the call, when a driver makes it, and
+/// the reason.
 pub(crate) fn listed() -> String {
     let mut text = String::new();
     for (whose, lists) in lists::ALL {
         for rule in lists.iter().copied().flatten() {
-            let seen = match rule.seen {
-                Seen::Always => "always",
-                Seen::Rarely => "rarely",
-            };
+            let seen = rule.seen.name();
             // Text never fails to be written to.
             let _ = writeln!(text, "{whose}\t{}\t{seen}\t{}", rule.name, rule.reason);
         }
@@ -195,19 +195,28 @@ pub(crate) fn enter_as_spawner(settings: &JailSettings, needs: &DeviceNeeds) -> 
     Ok(())
 }
 
+/// For the thread of a supervisor that reads its settings again and removes its directory.
+pub(crate) fn enter_as_keeper(settings: &JailSettings) -> Result<(), JailError> {
+    process::set_no_new_privs()?;
+    if settings.system_calls {
+        Filters::allowing(lists::KEEPER, &Further::default())?.apply_to_thread()?;
+    }
+    Ok(())
+}
+
 /// For the thread of a supervisor that serves clients, and for those that come from it. Whether the process
 /// is dumpable counts for all. Returns what is in force.
 pub(crate) fn enter_as_supervisor(
     settings: &JailSettings,
     runtime_dir: &Path,
-    settings_file: Option<&Path>,
+    group: Option<&Path>,
 ) -> Result<InForce, JailError> {
     let mut in_force = InForce::default();
     // Its descriptors are those of all clients.
     process::set_dumpable(false)?;
     process::set_no_new_privs()?;
     if settings.files {
-        match files::supervise(runtime_dir, settings_file)? {
+        match files::supervise(runtime_dir, group)? {
             Restricted::Yes(version) => in_force.parts.push(format!("files (Landlock {version})")),
             Restricted::No(reason) => in_force.lacking.push(format!("files: {reason}")),
         }

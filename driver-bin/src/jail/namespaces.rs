@@ -1,20 +1,58 @@
-//! Namespaces of a worker's own: no network, no shared memory by key, an empty root.
+//! Namespaces of a worker's own: no other process, no network, no shared memory by key, an empty root.
 //!
 //! A process may take them if it has the capability, as root has, or by a user namespace, where it has every
 //! capability over what is its own. Each one that cannot be had is left out and reported.
+//!
+//! The PID namespace is the one that a process cannot take for itself, but only for those that it starts. So
+//! a worker is born into it: see [`bear`]. A user namespace that this takes is born with it.
 
 use std::path::Path;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, chroot, pivot_root};
+use nnhal_os::SysError;
+use nnhal_os::spawn::{NewNamespaces, Program, spawn};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
 };
 
 use super::user::{self, Identity};
+use crate::settings::JailSettings;
 
 /// Where the new root may be put together: what is there is hidden for that moment.
 const PLACES: [&str; 5] = ["/proc", "/sys", "/tmp", "/dev", "/usr"];
+
+/// What a worker begins with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Birth {
+    /// Who it is outside, if it was born into a user namespace.
+    pub(crate) user_outside: Option<Identity>,
+    /// Why it has no PID namespace; empty if it has one, or none is wanted.
+    pub(crate) refused: String,
+}
+
+/// Starts a worker as the first process of a PID namespace, or without one where that is not permitted.
+/// Returns its number here.
+pub(crate) fn bear(program: &Program<'_>, settings: &JailSettings) -> Result<(i32, Birth), SysError> {
+    let mut birth = Birth::default();
+    if settings.namespaces {
+        let own = user::own();
+        let (wanted, user_outside) = if own.uid == 0 {
+            (NewNamespaces::Pid, None)
+        } else {
+            (NewNamespaces::UserAndPid, Some(own))
+        };
+        match spawn(program, wanted) {
+            Ok(pid) => {
+                birth.user_outside = user_outside;
+                return Ok((pid, birth));
+            }
+            // Any other error than that is told below.
+            Err(error) => birth.refused = error.errno.to_string(),
+        }
+    }
+    spawn(program, NewNamespaces::None).map(|pid| (pid, birth))
+}
 
 /// What a process has of its own.
 #[derive(Debug, Default)]
@@ -28,20 +66,31 @@ pub(super) struct Namespaces {
 
 impl Namespaces {
     /// Takes what may be taken. This process must have one thread.
-    pub(super) fn take() -> Namespaces {
+    pub(super) fn take(birth: &Birth) -> Namespaces {
         let mut namespaces = Namespaces::default();
         let own = user::own();
         // Root has the capability or is kept from it, and becomes another user later, of whom a user
         // namespace would know nothing.
-        if own.uid != 0 {
-            if !namespaces.take_one("user", CloneFlags::CLONE_NEWUSER) {
-                return namespaces;
+        let outside = match birth.user_outside {
+            Some(outside) => {
+                namespaces.names.push("user");
+                Some(outside)
             }
-            if let Err(error) = keep_number(own) {
-                namespaces
-                    .not_permitted
-                    .push(format!("a number in the user namespace: {error}"));
-            }
+            None if own.uid == 0 => None,
+            None if namespaces.take_one("user", CloneFlags::CLONE_NEWUSER) => Some(own),
+            None => return namespaces,
+        };
+        if let Some(Err(error)) = outside.map(keep_number) {
+            namespaces
+                .not_permitted
+                .push(format!("a number in the user namespace: {error}"));
+        }
+        if birth.refused.is_empty() {
+            namespaces.names.push("PID");
+        } else {
+            namespaces
+                .not_permitted
+                .push(format!("PID namespace: {}", birth.refused));
         }
         namespaces.has_mounts = namespaces.take_one("mount", CloneFlags::CLONE_NEWNS);
         namespaces.take_one("network", CloneFlags::CLONE_NEWNET);

@@ -15,17 +15,49 @@ pub(crate) struct Rule {
     pub(crate) only: &'static [&'static [Argument]],
     /// Who makes the call, and what for.
     pub(crate) reason: &'static str,
-    /// Whether a test must see it used.
+    /// When it is used. A test brings about what it can of that, and must see it used then.
     pub(crate) seen: Seen,
 }
 
-/// How often a rule is used.
+/// When a rule is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// By every driver with a few clients: a test watches for it.
+    /// By every driver with a few clients.
     Always,
-    /// Not on every machine, or only when something goes wrong.
-    Rarely,
+    /// By a driver that is root.
+    Root,
+    /// By one that is not.
+    NotRoot,
+    /// By one that a service manager starts, with sockets and to be told.
+    Service,
+    /// Where a client shares memories and fences of all kinds, holds on to answers and goes.
+    Clients,
+    /// Where a worker or a client is ended, or ends by a mistake.
+    Deaths,
+    /// By devices that look for hardware while they are made.
+    Devices,
+    /// By C libraries, kernels or architectures other than those that the tests run on, which have the same under
+    /// another name.
+    Elsewhere,
+    /// Where there is hardware, or a kernel gives or refuses what no test can make it.
+    Machine,
+}
+
+impl Seen {
+    /// Its name in lists.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Seen::Always => "always",
+            Seen::Root => "root",
+            Seen::NotRoot => "not root",
+            Seen::Service => "service",
+            Seen::Clients => "clients",
+            Seen::Deaths => "deaths",
+            Seen::Devices => "devices",
+            Seen::Elsewhere => "elsewhere",
+            Seen::Machine => "machine",
+        }
+    }
 }
 
 /// A condition on an argument, by its number from 0 on.
@@ -89,21 +121,14 @@ pub(super) const THREAD: &[Argument] = &[Argument::IsBut {
         | libc::CLONE_CHILD_CLEARTID) as u64,
 }];
 
-/// Processes, as `fork` makes them.
+/// Processes as `nnhal_os::spawn` makes them: with its own copy of memory, and namespaces of its own or not.
 pub(super) const CHILD: &[Argument] = &[Argument::IsBut {
     argument: 0,
-    ignored: 0,
-    value: (libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD) as u64,
+    ignored: (libc::CLONE_NEWPID | libc::CLONE_NEWUSER) as u64,
+    value: libc::SIGCHLD as u64,
 }];
 
-/// Processes, as `posix_spawn` makes them.
-pub(super) const SPAWNED_CHILD: &[Argument] = &[Argument::IsBut {
-    argument: 0,
-    ignored: 0,
-    value: (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64,
-}];
-
-/// A rule: the call, whether it is always seen, its conditions, the reason. Without conditions its arguments
+/// A rule: the call, when it is seen, its conditions, the reason. Without conditions its arguments
 /// are free.
 macro_rules! rule {
     ($number:ident, $seen:ident, [$($only:expr),* $(,)?], $reason:literal) => {

@@ -2,17 +2,17 @@
 
 use nnhal::diag::tags;
 
-use super::options::{SupervisorError, SupervisorOptions};
+use super::control_groups::ControlGroups;
+use super::options::SupervisorError;
 use super::state::Supervisor;
 use crate::jail::{self, InForce};
 
 impl Supervisor {
     /// Gives up what the threads that deal with clients do not need.
     pub(super) fn enter_jail(&self) -> Result<(), SupervisorError> {
-        let SupervisorOptions { settings, source, .. } = &self.options;
-        let in_force =
-            jail::enter_as_supervisor(&settings.jail, self.directory.path(), source.config.as_deref())
-                .map_err(|error| SupervisorError::Jail(error.to_string()))?;
+        let group = self.groups.as_ref().map(ControlGroups::own);
+        let in_force = jail::enter_as_supervisor(&self.options.settings.jail, self.directory.path(), group)
+            .map_err(|error| SupervisorError::Jail(error.to_string()))?;
         tell("the supervisor's", &in_force);
         Ok(())
     }

@@ -16,7 +16,9 @@
 
 mod acceptor;
 mod admission;
+mod control_groups;
 mod jailing;
+mod keeper;
 mod main_loop;
 mod options;
 mod pending;
@@ -39,6 +41,7 @@ mod workers;
 use std::rc::Rc;
 
 use nix::sys::resource::Resource;
+use nnhal::diag::tags;
 use nnhal_os::{peer, rlimit};
 
 pub use crate::jail::UserError;
@@ -49,6 +52,8 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Bounds, Reserve};
+use self::control_groups::ControlGroups;
+use self::keeper::Keeper;
 use self::pending::PendingConnections;
 use self::reaper::Reaper;
 use self::runtime_dir::RuntimeDir;
@@ -83,6 +88,11 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     if options.owner.is_some() {
         directory.end_with_driver();
     }
+    let (source, registry, reload) = (options.source.clone(), options.registry.clone(), options.reload);
+    let keeper = Keeper::begin(settings.jail.clone(), move || reload(&source, &registry))
+        .map_err(SupervisorError::system("start the thread that reads settings"))?
+        .map_err(|error| SupervisorError::Jail(error.to_string()))?;
+    directory.remove_by(keeper.clone());
     // Dropped after all that is in it, which is what follows.
     let directory = Rc::new(directory);
     let claims: Vec<_> = claims
@@ -93,6 +103,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
     }
     let identity = jail::of_workers(&settings.jail.user)?;
+    let groups = control_groups(&options);
     let starting = StartingWorkers::begin(&options)
         .map_err(SupervisorError::system("start the thread that starts workers"))?;
     let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
@@ -101,6 +112,8 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         options,
         system,
         directory: Rc::clone(&directory),
+        keeper,
+        groups,
         signals,
         starting,
         has_start_failed: false,
@@ -119,4 +132,21 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     supervisor.enter_jail()?;
     // Without orders the spawner ends; whatever it waits for then must not hold up the end.
     supervisor.serve()
+}
+
+/// The control groups of users. A private driver has one user, and is in the group of its application.
+fn control_groups(options: &SupervisorOptions) -> Option<ControlGroups> {
+    if options.owner.is_some() {
+        return None;
+    }
+    match ControlGroups::take() {
+        Ok(groups) => {
+            tracing::info!(target: tags::DRIVER, group = %groups.own().display(), "each user has a control group");
+            Some(groups)
+        }
+        Err(reason) => {
+            tracing::info!(target: tags::DRIVER, %reason, "users have no control groups");
+            None
+        }
+    }
 }

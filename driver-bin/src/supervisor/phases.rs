@@ -11,7 +11,7 @@ use super::options::SupervisorError;
 use super::service_manager::{notify_ready, notify_stopping};
 use super::state::{Phase, Supervisor, others};
 use crate::link::Command;
-use crate::settings::Settings;
+use crate::settings::{JailSettings, Settings};
 
 impl Supervisor {
     /// Publishes the devices once there is a worker for the first client.
@@ -59,16 +59,21 @@ impl Supervisor {
     }
 
     fn reload(&mut self) {
-        let settings = match (self.options.reload)(&self.options.source, &self.options.registry) {
-            Ok(settings) => settings,
-            Err(error) => {
+        let settings = match self.keeper.reload() {
+            Some(Ok(settings)) => settings,
+            Some(Err(error)) => {
                 tracing::error!(target: tags::DRIVER, %error, "the settings stay as they are");
                 return;
             }
+            // The keeper ends by a panic only, which ends the process.
+            None => return,
         };
         let old = &self.options.settings;
         if settings.devices != old.devices || settings.runtime_dir != old.runtime_dir {
             tracing::warn!(target: tags::DRIVER, "devices and the runtime directory change with the next start only");
+        }
+        for warning in jail_warnings(&old.jail, &settings.jail) {
+            tracing::warn!(target: tags::DRIVER, "{warning}");
         }
         self.options.settings = Settings {
             devices: old.devices.clone(),
@@ -130,5 +135,62 @@ impl Supervisor {
         self.starting.give_up();
         self.workers.dismiss_idle();
         self.workers.command(&Command::Drain);
+    }
+}
+
+/// What a change of the jail does not do at once.
+fn jail_warnings(old: &JailSettings, new: &JailSettings) -> Vec<String> {
+    let parts = [
+        ("system_calls", old.system_calls, new.system_calls),
+        ("files", old.files, new.files),
+        ("namespaces", old.namespaces, new.namespaces),
+    ];
+    let changed = parts.iter().filter(|(_, old, new)| old != new);
+    let mut warnings: Vec<_> = changed
+        .map(|(part, ..)| {
+            format!(
+                "jail.{part} has changed: that counts for workers that start from now on; those with a client, and \
+                 the supervisor, stay as they are until the driver is started again"
+            )
+        })
+        .collect();
+    if old.system_calls && !new.system_calls {
+        warnings.push(
+            "jail.system_calls = false takes nothing from new workers but the list for a client: they inherit one from \
+             the thread that starts them until the driver is started again"
+                .to_owned(),
+        );
+    }
+    if old.user != new.user {
+        warnings.push("jail.user has changed: that counts with the next start of the driver only".to_owned());
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_the_jail_say_from_when_on_they_count() {
+        let old = JailSettings::default();
+        assert!(jail_warnings(&old, &old).is_empty());
+        let new = JailSettings {
+            system_calls: false,
+            files: false,
+            user: "nobody".to_owned(),
+            ..JailSettings::default()
+        };
+        let warnings = jail_warnings(&old, &new).join("\n");
+        for text in [
+            "jail.system_calls has changed: that counts for workers that start from now on",
+            "jail.files has changed",
+            "they inherit one from the thread that starts them",
+            "jail.user has changed: that counts with the next start",
+        ] {
+            assert!(warnings.contains(text), "{warnings}");
+        }
+        assert!(!warnings.contains("jail.namespaces"), "{warnings}");
+        assert!(!jail_warnings(&new, &old).join("").contains("inherit"));
     }
 }

@@ -5,18 +5,22 @@
 //!
 //! Nothing here has a name in the file system, so nobody can be in the way there.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::fmt::Display;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command as Process, Stdio};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use nnhal::diag::tags;
 use nnhal::wire;
 use nnhal::wire::handshake::VERSIONS;
 use nnhal_os::socket::Connection;
+use nnhal_os::spawn::Program;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, pidfd};
 
@@ -97,7 +101,7 @@ impl Spawner {
         keep_signals_from_workers();
         let entered = jail::enter_as_spawner(&self.jail, &self.needs).map_err(|error| error.to_string());
         while let Ok(Order { config, generation }) = self.orders.recv() {
-            let process = entered.clone().and_then(|()| self.spawn(&config));
+            let process = entered.clone().and_then(|()| self.spawn(config));
             if self.spawned.send(Spawned { process, generation }).is_err() {
                 return;
             }
@@ -107,7 +111,7 @@ impl Spawner {
     }
 
     /// Starts a process and tells it what to be; whether it is ready is for it to say.
-    fn spawn(&self, config: &WorkerConfig) -> Result<WorkerProcess, String> {
+    fn spawn(&self, mut config: WorkerConfig) -> Result<WorkerProcess, String> {
         let socket = |error| format!("failed to make a worker's socket: {error}");
         let (handoff, theirs) = Connection::pair().map_err(socket)?;
         let (commands, commanded) = Connection::pair().map_err(socket)?;
@@ -118,25 +122,22 @@ impl Spawner {
         handoff
             .send(&[0], &[commanded.as_fd(), page.as_fd()], deadline)
             .map_err(|error| format!("failed to hand a worker its crash record: {error}"))?;
-        let mut command = Process::new("/proc/self/exe");
-        command
-            .arg0("nnhal-worker")
-            .args(&self.invocation.prefix)
-            .arg(WORKER_ARGUMENT)
-            .current_dir("/")
-            .env(tags::LOG_VARIABLE, &self.invocation.log)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null());
-        for variable in SERVICE_VARIABLES {
-            command.env_remove(variable);
-        }
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("failed to start a worker process: {error}"))?;
-        let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
+        let failed = |error: &dyn Display| format!("failed to start a worker process: {error}");
+        let null = File::options().write(true).open("/dev/null");
+        let null = null.map_err(|error| failed(&error))?;
+        let program = Program {
+            path: c"/proc/self/exe",
+            arguments: &self.arguments(),
+            environment: &self.environment(),
+            stdin: theirs.as_fd(),
+            stdout: null.as_fd(),
+        };
+        let (pid, birth) = jail::bear(&program, &config.jail).map_err(|error| failed(&error))?;
+        config.birth = birth;
+        drop(theirs);
         // Nobody reaps it before its number is known to the main thread, so it is still that of the child.
         let watched = pidfd::open(pid).map_err(|error| format!("failed to watch a worker process: {error}"));
-        let configured = wire::send(&handoff, VERSIONS.newest, config, &[], deadline)
+        let configured = wire::send(&handoff, VERSIONS.newest, &config, &[], deadline)
             .map_err(|error| format!("failed to configure a worker: {error}"));
         match watched.and_then(|pidfd| configured.map(|()| pidfd)) {
             Ok(pidfd) => Ok(WorkerProcess {
@@ -147,11 +148,41 @@ impl Spawner {
                 crash_record,
             }),
             Err(reason) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                let pid = Pid::from_raw(pid);
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = waitpid(pid, None);
                 Err(reason)
             }
         }
+    }
+
+    fn arguments(&self) -> Vec<CString> {
+        let name = [OsString::from("nnhal-worker")];
+        let words = name.iter().chain(&self.invocation.prefix);
+        let words = words.map(|word| word.as_bytes().to_vec());
+        // Words of a command line have no zeros.
+        words
+            .chain([WORKER_ARGUMENT.as_bytes().to_vec()])
+            .filter_map(|word| CString::new(word).ok())
+            .collect()
+    }
+
+    /// The driver's own, but for what the service manager says and what workers log.
+    fn environment(&self) -> Vec<CString> {
+        let is_for_others = |name: &OsString| {
+            name == tags::LOG_VARIABLE || SERVICE_VARIABLES.iter().any(|other| name == other)
+        };
+        let own = std::env::vars_os().filter(|(name, _)| !is_for_others(name));
+        let log = (
+            OsString::from(tags::LOG_VARIABLE),
+            OsString::from(&self.invocation.log),
+        );
+        let lines = own.chain([log]).map(|(mut line, value)| {
+            line.push("=");
+            line.push(value);
+            line.into_vec()
+        });
+        lines.filter_map(|line| CString::new(line).ok()).collect()
     }
 }
 

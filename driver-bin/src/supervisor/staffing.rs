@@ -102,7 +102,7 @@ impl Supervisor {
         }
         while let Some(waiting) = self.waiting.pop() {
             match self.workers.assign(waiting) {
-                Ok(()) => {}
+                Ok((uid, pid)) => self.group(uid, pid),
                 Err(Unassigned::NoWorker(waiting)) => {
                     self.waiting.put_back(waiting);
                     return;
@@ -121,6 +121,15 @@ impl Supervisor {
                     },
                 ),
             }
+        }
+    }
+
+    /// Has a worker with a client in the control group of its user, if there are groups. The client does not wait
+    /// for that, which takes the kernel milliseconds.
+    fn group(&mut self, uid: u32, pid: i32) {
+        if let Some(groups) = &mut self.groups {
+            let limits = &self.options.settings.user_limits;
+            groups.enter(uid, pid, limits, self.system.threads_of_user(limits));
         }
     }
 
@@ -192,6 +201,9 @@ impl Supervisor {
         let Some(reaped) = self.workers.reap(pid, status) else {
             return;
         };
+        if let (Some(groups), Some(uid)) = (&mut self.groups, reaped.uid) {
+            groups.leave(uid);
+        }
         let freed = reaped.holder.map(|holder| self.listeners.reap(holder));
         self.reaper.close(reaped.uid, reaped.place, reaped.remains, freed);
         self.let_go();

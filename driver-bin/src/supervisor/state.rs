@@ -6,6 +6,8 @@ use std::rc::Rc;
 use nnhal_os::time::{Deadline, TimePoint};
 
 use super::admission::{Admission, Bounds, Reserve};
+use super::control_groups::ControlGroups;
+use super::keeper::Keeper;
 use super::options::SupervisorOptions;
 use super::pending::PendingConnections;
 use super::reaper::Reaper;
@@ -41,6 +43,9 @@ pub(super) struct Supervisor {
     pub(super) options: SupervisorOptions,
     pub(super) system: SystemLimits,
     pub(super) directory: Rc<RuntimeDir>,
+    pub(super) keeper: Keeper,
+    /// The control groups of users, if there can be any.
+    pub(super) groups: Option<ControlGroups>,
     pub(super) signals: Signals,
     pub(super) starting: StartingWorkers,
     /// Whether the last start failed: then none is ordered but for a client that waits.

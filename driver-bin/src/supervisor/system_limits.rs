@@ -54,7 +54,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The control group of a process in the one hierarchy of version 2.
-fn group_of(groups: &str) -> Option<&str> {
+pub(super) fn group_of(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 

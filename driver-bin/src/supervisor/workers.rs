@@ -186,9 +186,9 @@ impl Workers {
         self.by_pid.get_mut(&pid)?.service.as_mut()
     }
 
-    /// Hands a client to the worker that has waited longest. Gives the client back if there is none that can
-    /// take it.
-    pub(super) fn assign(&mut self, waiting: WaitingClient) -> Result<(), Unassigned> {
+    /// Hands a client to the worker that has waited longest; gives its user and that worker. Gives the client back
+    /// if there is no worker that can take it.
+    pub(super) fn assign(&mut self, waiting: WaitingClient) -> Result<(u32, i32), Unassigned> {
         if self.idle.is_empty() {
             return Err(Unassigned::NoWorker(waiting));
         }
@@ -203,8 +203,9 @@ impl Workers {
             }
             Err(error) => return Err(Unassigned::NoMemory(waiting, error.to_string())),
         };
-        let assignment = Assignment {
+        let mut assignment = Assignment {
             device: waiting.device.clone(),
+            worker_pid: 0,
             supervisor_pid: std::process::id(),
             client: waiting.identity,
             row,
@@ -217,6 +218,7 @@ impl Workers {
             let Some(worker) = self.by_pid.get_mut(&pid) else {
                 continue;
             };
+            assignment.worker_pid = pid.cast_unsigned();
             let fds = [waiting.client.as_fd(), table];
             match wire::send(&worker.process.handoff, VERSIONS.newest, &assignment, &fds, NOW) {
                 Ok(()) => {
@@ -228,7 +230,7 @@ impl Workers {
                         is_killed: false,
                         place: Place::default(),
                     });
-                    return Ok(());
+                    return Ok((uid, pid));
                 }
                 Err(error) if error.is_timeout() => {
                     self.idle.insert(0, pid);
@@ -327,7 +329,7 @@ fn cause_of_death(status: WaitStatus) -> CauseOfDeath {
             signal: signal as i32,
             core_dumped,
         },
-        WaitStatus::Exited(_, code) => CauseOfDeath::Exited { code },
+        WaitStatus::Exited(_, code) => CauseOfDeath::of_exit(code),
         // waitpid reports no other end of a process.
         _ => CauseOfDeath::Exited { code: 0 },
     }

@@ -20,6 +20,11 @@ pub(super) enum WorkerError {
     Unexpected,
     #[error("device {name} cannot be made: {failure}")]
     Device { name: String, failure: Failure },
+    #[error(
+        "device {name} has started threads while it was made ({}), which would stay outside of the jail; it may \
+         start them when it prepares its first model", .threads.join(", ")
+    )]
+    Threads { name: String, threads: Vec<String> },
     #[error("failed to give up privileges: {0}")]
     Jail(#[from] crate::jail::JailError),
     #[error(transparent)]

@@ -52,14 +52,14 @@ use nnhal_device::{CACHE_FILES, Device};
 use nnhal_hal::Failure;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
-use nnhal_os::{pidfd, sched};
+use nnhal_os::{pidfd, process, sched};
 
 use self::error::WorkerError;
 use self::orders::Orders;
 use self::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::device::registry::DeviceRegistry;
-use crate::jail::{DeviceNeeds, WorkerJail};
+use crate::jail::{DeviceNeeds, Threads, WorkerJail};
 use crate::link::{Assignment, CrashRecord, DeviceConfig, Report, WorkerConfig};
 use crate::usage::Usage;
 use crate::{log, processors};
@@ -67,6 +67,8 @@ use crate::{log, processors};
 /// Runs a worker from its start to its end.
 pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
     nnhal_os::heap::have_one();
+    // A thread of the log would stay outside of the jail.
+    log::hold();
     log::start(&log::of_environment());
     let code = match run(registry) {
         Ok(()) => ExitCode::SUCCESS,
@@ -125,12 +127,18 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
     )
 }
 
+/// The number of the first process of a PID namespace.
+const FIRST_OF_NAMESPACE: u32 = 1;
+
 /// From the first instruction to being ready for a client.
 fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     oom_score::raise();
     let handoff = take_handoff()?;
     let commands = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
+    if std::process::id() == FIRST_OF_NAMESPACE {
+        process::exit_when_aborted()?;
+    }
     let (config, _) = Inbox::new().receive::<WorkerConfig>(&handoff, Deadline::NONE)?;
     match make_devices_and_jail(&config, registry) {
         Ok((devices, jail)) => {
@@ -198,13 +206,18 @@ fn make_devices_and_jail(
     processors::processors();
     sched::online_cpus();
     let needs = DeviceNeeds::of(config.devices.iter().map(|device| &device.name), registry);
-    let mut jail = WorkerJail::begin(&config.jail, config.identity, needs)?;
+    let mut jail = WorkerJail::begin(&config.jail, config.identity, &config.birth, needs)?;
     let devices = make_devices(config, registry)?;
     jail.enter(&config.limits)?;
+    log::release();
     Ok((devices, jail))
 }
 
 fn make_devices(config: &WorkerConfig, registry: &DeviceRegistry) -> Result<DevicesByName, WorkerError> {
+    let tasks = |source| WorkerError::Io {
+        action: "list the threads of this process",
+        source,
+    };
     let make = |device: &DeviceConfig| {
         let name = &device.name;
         let failed = |failure| WorkerError::Device {
@@ -213,7 +226,15 @@ fn make_devices(config: &WorkerConfig, registry: &DeviceRegistry) -> Result<Devi
         };
         let unknown = || failed(Failure::general("this binary does not know it"));
         let entry = registry.get(name).ok_or_else(unknown)?;
+        let threads = Threads::now().map_err(tasks)?;
         let device = (entry.create)(&device.options()).map_err(failed)?;
+        let started = threads.started_since().map_err(tasks)?;
+        if !started.is_empty() {
+            return Err(WorkerError::Threads {
+                name: name.clone(),
+                threads: started,
+            });
+        }
         let cache_files = device.info().cache_files;
         if cache_files.is_caching_supported() && cache_files != CACHE_FILES {
             return Err(failed(Failure::general(format!(

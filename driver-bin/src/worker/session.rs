@@ -129,7 +129,7 @@ fn greet(
     };
     let mut welcome = Welcome {
         device: device.info().clone(),
-        worker_pid: std::process::id(),
+        worker_pid: assignment.worker_pid,
         supervisor_pid: assignment.supervisor_pid,
         has_pidfd: pidfd.is_some(),
     };

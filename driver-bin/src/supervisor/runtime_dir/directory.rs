@@ -10,6 +10,7 @@ use nix::sys::stat::{FileStat, Mode, fchmod, fstat, lstat};
 use nnhal::diag::tags;
 use nnhal::wire::directory;
 
+use super::super::keeper::Keeper;
 use super::error::RuntimeDirError;
 
 /// Which users a driver serves beside its own.
@@ -31,6 +32,8 @@ pub(in crate::supervisor) struct RuntimeDir {
     is_made: bool,
     /// Whether the driver's owner made it for this driver alone.
     ends_with_driver: bool,
+    /// Who removes it, once this thread cannot.
+    keeper: Option<Keeper>,
 }
 
 impl RuntimeDir {
@@ -63,6 +66,7 @@ impl RuntimeDir {
             fd,
             is_made,
             ends_with_driver: false,
+            keeper: None,
         };
         directory.let_look(others)?;
         directory.check(others)?;
@@ -137,6 +141,11 @@ impl RuntimeDir {
         self.ends_with_driver = true;
     }
 
+    /// Has somebody else remove it in the end.
+    pub(in crate::supervisor) fn remove_by(&mut self, keeper: Keeper) {
+        self.keeper = Some(keeper);
+    }
+
     /// The directory's path.
     #[must_use]
     pub(in crate::supervisor) fn path(&self) -> &Path {
@@ -148,8 +157,13 @@ impl Drop for RuntimeDir {
     fn drop(&mut self) {
         // One that took its place is somebody else's.
         if (self.is_made || self.ends_with_driver) && !self.is_gone() {
-            // Whatever is in it keeps it.
-            let _ = std::fs::remove_dir(&self.path);
+            match &self.keeper {
+                Some(keeper) => keeper.remove_directory(self.path.clone()),
+                // Whatever is in it keeps it.
+                None => {
+                    let _ = std::fs::remove_dir(&self.path);
+                }
+            }
         }
     }
 }

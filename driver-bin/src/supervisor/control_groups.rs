@@ -1,0 +1,266 @@
+//! Control groups of users, where a hierarchy of version 2 was delegated to the driver.
+//!
+//! The kernel then weighs users against each other, however many workers each has, and bounds what all workers
+//! of one user have together. Elsewhere the driver's own accounting is all that there is, and it goes on where
+//! there are groups.
+//!
+//! A group that has others below it may have no processes of its own. So the driver moves itself into one
+//! below, where workers begin, and each worker into its user's group with its client.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+use nnhal::diag::tags;
+
+use super::system_limits::group_of;
+use crate::settings::UserLimits;
+
+/// Where hierarchies of version 2 are mounted: alone, or beside those of version 1.
+const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// What is asked of a hierarchy.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// The group of the driver itself.
+const DRIVER: &str = "driver";
+
+/// What a user's processes may have beside the threads that are counted by the driver: those that end.
+const THREADS_THAT_END: u32 = 64;
+
+/// The groups of users below the driver's own.
+#[derive(Debug)]
+pub(super) struct ControlGroups {
+    own: PathBuf,
+    /// How many workers there are in the group of each user.
+    workers: HashMap<u32, u32>,
+}
+
+impl ControlGroups {
+    /// Takes over the group of this process, if it was delegated. The text says why it was not.
+    pub(super) fn take() -> Result<ControlGroups, String> {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let group = group_of(&groups).ok_or("there is no hierarchy of version 2")?;
+        let group = group.strip_prefix('/').unwrap_or(group);
+        let own = ROOTS.map(|root| Path::new(root).join(group));
+        let own = own
+            .into_iter()
+            .find(|own| own.join("cgroup.controllers").exists());
+        let own = own.ok_or("no hierarchy of version 2 is mounted")?;
+        ControlGroups::take_over(&own, std::process::id())
+    }
+
+    /// Takes over this group, whose only process is this one.
+    fn take_over(own: &Path, process: u32) -> Result<ControlGroups, String> {
+        // The group of the whole machine is nobody's.
+        if !own.join("cgroup.type").exists() {
+            return Err("the group is the root".to_owned());
+        }
+        let offered = read(&own.join("cgroup.controllers"));
+        let offered: Vec<_> = offered.split_whitespace().collect();
+        let wanted = CONTROLLERS.iter().filter(|name| offered.contains(name));
+        let wanted: Vec<_> = wanted.map(|name| format!("+{name}")).collect();
+        if wanted.is_empty() {
+            return Err(format!("the group has none of {}", CONTROLLERS.join(", ")));
+        }
+        for file in ["cgroup.procs", "cgroup.subtree_control"] {
+            access(&own.join(file), AccessFlags::W_OK)
+                .map_err(|errno| format!("the group was not delegated: {file}: {errno}"))?;
+        }
+        let others = read(&own.join("cgroup.procs"));
+        if others.lines().any(|other| other != process.to_string()) {
+            return Err("other processes are in the group".to_owned());
+        }
+        let driver = own.join(DRIVER);
+        let taken = make(&driver)
+            .and_then(|()| join(&driver, process))
+            .and_then(|()| std::fs::write(own.join("cgroup.subtree_control"), wanted.join(" ")));
+        if let Err(error) = taken {
+            let _ = join(own, process);
+            let _ = std::fs::remove_dir(&driver);
+            return Err(error.to_string());
+        }
+        Ok(ControlGroups {
+            own: own.to_owned(),
+            workers: HashMap::new(),
+        })
+    }
+
+    /// The group that was taken over. The driver writes below it.
+    pub(super) fn own(&self) -> &Path {
+        &self.own
+    }
+
+    /// A worker has a client of this user from now on, who may have so many threads.
+    pub(super) fn enter(&mut self, uid: u32, worker: i32, limits: &UserLimits, threads: u32) {
+        let count = self.workers.entry(uid).or_default();
+        *count += 1;
+        let group = group(&self.own, uid);
+        let entered = if *count == 1 {
+            make(&group).map(|()| limit(&group, limits, threads))
+        } else {
+            Ok(())
+        };
+        if let Err(error) = entered.and_then(|()| join(&group, worker)) {
+            tracing::warn!(target: tags::DRIVER, uid, worker, %error, "the worker is in no control group of its user");
+        }
+    }
+
+    /// A worker of this user has ended.
+    pub(super) fn leave(&mut self, uid: u32) {
+        let Some(count) = self.workers.get_mut(&uid) else {
+            return;
+        };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.workers.remove(&uid);
+            // One that stays is used again.
+            let _ = std::fs::remove_dir(group(&self.own, uid));
+        }
+    }
+}
+
+fn group(own: &Path, uid: u32) -> PathBuf {
+    own.join(format!("user-{uid}"))
+}
+
+fn read(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+fn make(group: &Path) -> io::Result<()> {
+    match std::fs::create_dir(group) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn join(group: &Path, process: impl ToString) -> io::Result<()> {
+    std::fs::write(group.join("cgroup.procs"), process.to_string())
+}
+
+/// Writes what a user's workers may have together. A controller that is not there has no file.
+fn limit(group: &Path, limits: &UserLimits, threads: u32) {
+    let memory = match limits.memory_bytes {
+        0 => "max".to_owned(),
+        bytes => bytes.to_string(),
+    };
+    for (file, value) in [
+        ("cpu.weight", limits.cpu_weight.to_string()),
+        ("memory.max", memory),
+        ("pids.max", threads.saturating_add(THREADS_THAT_END).to_string()),
+    ] {
+        if let Err(error) = std::fs::write(group.join(file), value) {
+            tracing::debug!(target: tags::DRIVER, file, %error, "a control group has no such limit");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that looks like a group with these controllers and processes.
+    fn delegated(controllers: &str, processes: &str) -> tempfile::TempDir {
+        let group = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("cgroup.type", "domain\n"),
+            ("cgroup.controllers", controllers),
+            ("cgroup.procs", processes),
+            ("cgroup.subtree_control", ""),
+        ] {
+            std::fs::write(group.path().join(file), text).unwrap();
+        }
+        group
+    }
+
+    #[test]
+    fn workers_are_in_the_group_of_their_user_with_its_limits() {
+        let place = delegated("cpuset cpu io memory pids\n", "7\n");
+        let mut groups = ControlGroups::take_over(place.path(), 7).unwrap();
+        let text = |file: &str| std::fs::read_to_string(place.path().join(file)).unwrap();
+        assert_eq!(text("driver/cgroup.procs"), "7");
+        assert_eq!(text("cgroup.subtree_control"), "+cpu +memory +pids");
+        let limits = UserLimits {
+            cpu_weight: 50,
+            memory_bytes: 1 << 30,
+            ..UserLimits::default()
+        };
+        groups.enter(1000, 11, &limits, 100);
+        groups.enter(1001, 12, &UserLimits::default(), u32::MAX);
+        groups.enter(1000, 13, &limits, 100);
+        assert_eq!(text("user-1000/cgroup.procs"), "13");
+        assert_eq!(text("user-1000/cpu.weight"), "50");
+        assert_eq!(text("user-1000/memory.max"), "1073741824");
+        assert_eq!(text("user-1000/pids.max"), "164");
+        assert_eq!(text("user-1001/cgroup.procs"), "12");
+        assert_eq!(text("user-1001/cpu.weight"), "100");
+        assert_eq!(text("user-1001/memory.max"), "max");
+        assert_eq!(groups.workers, HashMap::from([(1000, 2), (1001, 1)]));
+        groups.leave(1000);
+        groups.leave(1001);
+        assert_eq!(groups.workers, HashMap::from([(1000, 1)]));
+    }
+
+    #[test]
+    fn group_that_was_not_delegated_is_left_alone_with_a_reason() {
+        for (controllers, processes, reason) in [
+            ("", "7\n", "the group has none of cpu, memory, pids"),
+            ("cpu\n", "7\n8\n", "other processes are in the group"),
+        ] {
+            let place = delegated(controllers, processes);
+            let refused = ControlGroups::take_over(place.path(), 7).unwrap_err();
+            assert_eq!(refused, reason);
+            assert!(!place.path().join(DRIVER).exists());
+        }
+        let place = delegated("cpu\n", "7\n");
+        std::fs::remove_file(place.path().join("cgroup.subtree_control")).unwrap();
+        let refused = ControlGroups::take_over(place.path(), 7).unwrap_err();
+        assert!(refused.contains("not delegated"), "{refused}");
+        let place = delegated("cpu\n", "7\n");
+        std::fs::remove_file(place.path().join("cgroup.type")).unwrap();
+        assert!(
+            ControlGroups::take_over(place.path(), 7)
+                .unwrap_err()
+                .contains("root")
+        );
+    }
+
+    #[test]
+    fn group_that_cannot_be_taken_over_is_given_back() {
+        let place = delegated("cpu\n", "7\n");
+        // In the way of the file that is to be written.
+        let control = place.path().join("cgroup.subtree_control");
+        std::fs::remove_file(&control).unwrap();
+        std::fs::create_dir(&control).unwrap();
+        assert!(ControlGroups::take_over(place.path(), 7).is_err());
+        assert_eq!(read(&place.path().join("cgroup.procs")), "7");
+    }
+
+    #[test]
+    fn process_joins_a_group_of_the_kernel() {
+        let mut roots = ROOTS.map(Path::new).into_iter();
+        let root = roots.find(|root| root.join("cgroup.controllers").exists());
+        let place = root.map(|root| root.join(format!("nnhal-test-{}", std::process::id())));
+        let Some(place) = place.filter(|place| std::fs::create_dir(place).is_ok()) else {
+            println!("SKIPPED: no group can be made here");
+            return;
+        };
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let joined = join(&place, child.id());
+        let groups = read(Path::new(&format!("/proc/{}/cgroup", child.id())));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // As soon as the kernel has let the process go.
+        while std::fs::remove_dir(&place).is_err_and(|error| error.kind() != ErrorKind::NotFound) {
+            std::thread::yield_now();
+        }
+        joined.unwrap();
+        let name = place.file_name().unwrap().to_str().unwrap();
+        assert!(group_of(&groups).unwrap().ends_with(name), "{groups}");
+    }
+}
