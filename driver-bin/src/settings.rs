@@ -163,8 +163,8 @@ pub struct UserLimits {
     pub shared_bytes: u64,
     /// Bytes of all their device buffers.
     pub buffer_bytes: u64,
-    /// Bytes of memory that workers have, as the kernel counts them; 0 for no limit. Holds where a control group
-    /// was delegated to the driver, as the next one does.
+    /// Bytes of memory that workers have, as the kernel counts them; 0 for no limit. Holds where a control
+    /// group was delegated to the driver, as the next one does.
     pub memory_bytes: u64,
     /// How much of the processors they have beside those of other users, from 1 to 10,000.
     pub cpu_weight: u32,

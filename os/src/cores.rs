@@ -24,8 +24,8 @@ pub trait Cores: Sync + Debug {
     /// Gives back processors that were taken.
     fn give_back(&self, count: usize);
 
-    /// Asks for leave to make a helper thread, which keeps the permit until it ends. `None` if there are as many
-    /// threads as there may be.
+    /// Asks for leave to make a helper thread, which keeps the permit until it ends. `None` if there are as
+    /// many threads as there may be.
     fn permit_helper(&self) -> Option<ThreadPermit>;
 }
 

@@ -207,8 +207,8 @@ pub enum CauseOfDeath {
 }
 
 impl CauseOfDeath {
-    /// The cause of a process that ended itself with this code. A worker that is the first of its PID namespace
-    /// tells by its code that it aborted, since no signal can.
+    /// The cause of a process that ended itself with this code. A worker that is the first of its PID
+    /// namespace tells by its code that it aborted, since no signal can.
     #[must_use]
     pub fn of_exit(code: i32) -> CauseOfDeath {
         if code == nnhal_os::process::ABORTED {

@@ -53,8 +53,8 @@ impl Helpers {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none and some more may
-    /// be.
+    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none and some more
+    /// may be.
     pub(super) fn claim(&self, wanted: usize, cores: &dyn Cores) -> u64 {
         let mut claimed = 0_u64;
         for (at, seat) in self.seats.iter().enumerate() {

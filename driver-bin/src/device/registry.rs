@@ -8,8 +8,8 @@ use nnhal_hal::{DeviceInfo, Failure};
 
 use super::{cpu, empty};
 
-/// Makes a device. Called once in each worker, while files can still be opened. Threads that it starts end before
-/// it returns: others would stay outside of the jail, so that the worker does not start.
+/// Makes a device. Called once in each worker, while files can still be opened. Threads that it starts end
+/// before it returns: others would stay outside of the jail, so that the worker does not start.
 pub type CreateDevice = fn(&DeviceOptions) -> Result<Arc<dyn Device>, Failure>;
 
 /// A device that a driver binary can serve.

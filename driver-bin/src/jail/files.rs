@@ -40,8 +40,8 @@ pub(super) fn open_only(nodes: &[&Path]) -> Result<Restricted, JailError> {
     restrict(allowed, Scope::from_all(NEWEST))
 }
 
-/// The same, of what a supervisor needs: to write in its runtime directory and below its control group, and to
-/// read what the kernel says of processes and processors.
+/// The same, of what a supervisor needs: to write in its runtime directory and below its control group, and
+/// to read what the kernel says of processes and processors.
 pub(super) fn supervise(runtime_dir: &Path, group: Option<&Path>) -> Result<Restricted, JailError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let group = group.map(|group| {

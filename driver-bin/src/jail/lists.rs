@@ -27,7 +27,7 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_shutdown,
-        Deaths,
+        Machine,
         [],
         "a link to a supervisor that does not answer, a client that is dropped"
     ),
@@ -104,7 +104,12 @@ pub(crate) const SERVING: &[Rule] = &[
         [&[Is(3, libc::AT_EMPTY_PATH as u32)]],
         "the same, of C libraries that have fstat so"
     ),
-    rule!(SYS_fstat, Always, [], "what kind a descriptor is, and its size"),
+    rule!(
+        SYS_fstat,
+        Elsewhere,
+        [],
+        "what kind a descriptor is, and its size"
+    ),
     rule!(SYS_statx, Always, [], "the size of a cache file"),
     rule!(
         SYS_fstatfs,
@@ -138,7 +143,7 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(SYS_rseq, Always, [], "the start of a thread"),
     rule!(SYS_sigaltstack, Always, [], "the start and the end of a thread"),
     rule!(SYS_rt_sigprocmask, Always, [], "the start of a thread"),
-    rule!(SYS_rt_sigaction, Deaths, [], "the C library aborts"),
+    rule!(SYS_rt_sigaction, Machine, [], "the C library aborts"),
     rule!(SYS_rt_sigreturn, Elsewhere, [], "the end of a signal's handler"),
     rule!(
         SYS_sched_getaffinity,
@@ -160,7 +165,7 @@ pub(crate) const SERVING: &[Rule] = &[
     ),
     rule!(
         SYS_getpid,
-        Always,
+        Deaths,
         [],
         "which process it is, for forks and for an abort"
     ),
@@ -336,7 +341,7 @@ pub(crate) const SPAWNING: &[Rule] = &[
     rule!(SYS_kill, Machine, [], "the same"),
     rule!(
         SYS_tgkill,
-        Deaths,
+        Machine,
         [],
         "an abort of what has another number than the thread that started it"
     ),
@@ -378,7 +383,7 @@ pub(crate) const KEEPING: &[Rule] = &[
 pub(crate) const SUPERVISING: &[Rule] = &[
     rule!(SYS_wait4, Always, [], "how workers ended"),
     rule!(SYS_waitid, Always, [], "the same"),
-    rule!(SYS_pidfd_send_signal, Deaths, [], "workers that are killed"),
+    rule!(SYS_pidfd_send_signal, Machine, [], "workers that are killed"),
     rule!(SYS_accept4, Always, [], "clients"),
     rule!(SYS_getsockopt, Always, [], "who a client is"),
     rule!(SYS_setsockopt, Always, [], "what a socket takes"),
@@ -418,7 +423,7 @@ pub(crate) const SUPERVISING: &[Rule] = &[
     rule!(SYS_renameat, Always, [], "sockets that appear at once"),
     rule!(SYS_renameat2, Elsewhere, [], "the same"),
     rule!(SYS_fchmodat, Elsewhere, [], "who may connect"),
-    rule!(SYS_fchmod, Service, [], "who may connect"),
+    rule!(SYS_fchmod, Machine, [], "who may connect"),
     rule!(SYS_flock, Always, [], "who serves a device"),
     rule!(SYS_umask, Elsewhere, [], "the mode of a socket"),
     rule!(SYS_getppid, Elsewhere, [], "whether its owner is there"),

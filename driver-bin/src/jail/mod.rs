@@ -172,8 +172,8 @@ fn told(name: &str, needs: &Needs) -> String {
     )
 }
 
-/// The lists of system calls as text, a line for each rule: whose it is, the call, when a driver makes it, and
-/// the reason.
+/// The lists of system calls as text, a line for each rule: whose it is, the call, when a driver makes it,
+/// and the reason.
 pub(crate) fn listed() -> String {
     let mut text = String::new();
     for (whose, lists) in lists::ALL {

@@ -36,8 +36,8 @@ pub(crate) enum Seen {
     Deaths,
     /// By devices that look for hardware while they are made.
     Devices,
-    /// By C libraries, kernels or architectures other than those that the tests run on, which have the same under
-    /// another name.
+    /// By C libraries, kernels or architectures other than those that the tests run on, which have the same
+    /// under another name.
     Elsewhere,
     /// Where there is hardware, or a kernel gives or refuses what no test can make it.
     Machine,

@@ -1,7 +1,8 @@
 //! The threads of a process that enters its jail.
 //!
-//! Landlock, capabilities and namespaces are each thread's own. A thread that is there before the process enters
-//! its jail keeps what it has, and no kernel lets another thread take all of it away. So there must be none.
+//! Landlock, capabilities and namespaces are each thread's own. A thread that is there before the process
+//! enters its jail keeps what it has, and no kernel lets another thread take all of it away. So there must be
+//! none.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Control groups of users, where a hierarchy of version 2 was delegated to the driver.
 //!
-//! The kernel then weighs users against each other, however many workers each has, and bounds what all workers
-//! of one user have together. Elsewhere the driver's own accounting is all that there is, and it goes on where
-//! there are groups.
+//! The kernel then weighs users against each other, however many workers each has, and bounds what all
+//! workers of one user have together. Elsewhere the driver's own accounting is all that there is, and it goes
+//! on where there are groups.
 //!
 //! A group that has others below it may have no processes of its own. So the driver moves itself into one
 //! below, where workers begin, and each worker into its user's group with its client.

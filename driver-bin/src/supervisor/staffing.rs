@@ -124,8 +124,8 @@ impl Supervisor {
         }
     }
 
-    /// Has a worker with a client in the control group of its user, if there are groups. The client does not wait
-    /// for that, which takes the kernel milliseconds.
+    /// Has a worker with a client in the control group of its user, if there are groups. The client does not
+    /// wait for that, which takes the kernel milliseconds.
     fn group(&mut self, uid: u32, pid: i32) {
         if let Some(groups) = &mut self.groups {
             let limits = &self.options.settings.user_limits;

@@ -186,8 +186,8 @@ impl Workers {
         self.by_pid.get_mut(&pid)?.service.as_mut()
     }
 
-    /// Hands a client to the worker that has waited longest; gives its user and that worker. Gives the client back
-    /// if there is no worker that can take it.
+    /// Hands a client to the worker that has waited longest; gives its user and that worker. Gives the client
+    /// back if there is no worker that can take it.
     pub(super) fn assign(&mut self, waiting: WaitingClient) -> Result<(u32, i32), Unassigned> {
         if self.idle.is_empty() {
             return Err(Unassigned::NoWorker(waiting));

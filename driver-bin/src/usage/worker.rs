@@ -192,8 +192,8 @@ impl Quotas {
         self.bytes(Resource::SharedKib, bytes, self.limits.shared_bytes)
     }
 
-    /// Has the permit of a device buffer, which is `None` as long as it has no bytes, stand for so many. An error
-    /// leaves it as it was; fewer bytes than before are none.
+    /// Has the permit of a device buffer, which is `None` as long as it has no bytes, stand for so many. An
+    /// error leaves it as it was; fewer bytes than before are none.
     pub(crate) fn resize_buffer(&self, permit: &mut Option<Permit>, bytes: u64) -> Result<(), Failure> {
         let has = permit.as_ref().map_or(0, |permit| u64::from(permit.amount));
         let kib = bytes.div_ceil(1024);
