@@ -11,6 +11,15 @@ pub const DEVICE: &str = "test-escape";
 /// The same device with [`NEEDS`].
 pub const NEEDY: &str = "test-escape_with_needs";
 
+/// A device that starts a thread while it is made, named [`THREAD`].
+pub const THREADED: &str = "test-escape_with_thread";
+
+/// A device that looks for hardware while it is made, in every way that it may.
+pub const LOOKING: &str = "test-escape_that_looks";
+
+/// See [`THREADED`].
+pub const THREAD: &str = "outside";
+
 /// The file of [`Way::OpenNull`], an ioctl and a call.
 pub const NEEDS: Needs = Needs {
     files: &[Need {
@@ -36,7 +45,14 @@ pub const NUMBERS: usize = 16;
 /// The order for a system call: then its number, then six arguments, two numbers each, lower half first.
 pub const RAW: i32 = -1;
 
-/// The order for one of [`Way::ALL`], by its place there.
+/// The argument by which the driver of the tests tries a way out without a jail, followed by its place in
+/// [`Way::ALL`] and the number of another process.
+pub const TRY: &str = "--try";
+
+/// What it prints before the result.
+pub const TRIED: &str = "tried: ";
+
+/// The order for one of [`Way::ALL`], by its place there, and the number of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Opens a file that everybody may read.
@@ -79,8 +95,8 @@ pub enum Way {
     ForkByOlderCall,
     /// The same, by `clone3`.
     ForkByNewerCall,
-    /// A thread in namespaces of its own.
-    ThreadInNewNamespace,
+    /// A process in namespaces of its own.
+    ForkInNewNamespace,
     /// Traces its supervisor.
     TraceParent,
     /// Reads its supervisor's memory.
@@ -204,7 +220,7 @@ impl Way {
         Way::Fork,
         Way::ForkByOlderCall,
         Way::ForkByNewerCall,
-        Way::ThreadInNewNamespace,
+        Way::ForkInNewNamespace,
         Way::TraceParent,
         Way::ReadParent,
         Way::WriteParent,

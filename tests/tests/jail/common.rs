@@ -1,10 +1,13 @@
 //! Orders for system calls, and what becomes of them.
 
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
 use nnhal_client::{
     Device, Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions,
     PreparedModel, TensorType,
 };
-use nnhal_tests::escape::{DEVICE, NEEDY, NUMBERS, RAW, Way};
+use nnhal_tests::escape::{DEVICE, NEEDY, NUMBERS, RAW, TRIED, TRY, Way};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-escape-driver");
@@ -21,6 +24,68 @@ pub(crate) enum Outcome {
     /// The worker ended otherwise.
     Died(String),
 }
+
+impl Outcome {
+    /// Of what the kernel gave.
+    fn of(result: i64) -> Outcome {
+        if (-4095..0).contains(&result) {
+            Outcome::Refused(i32::try_from(-result).unwrap())
+        } else {
+            Outcome::Done(result)
+        }
+    }
+}
+
+/// What comes of a way out of a process that has no jail, but namespaces where it spoils nothing; `other` is
+/// another process.
+pub(crate) fn without_jail(way: Way, other: u32) -> Outcome {
+    let _ = std::fs::remove_file(ESCAPED);
+    let at = Way::ALL.iter().position(|known| *known == way).unwrap();
+    let (program, arguments) = UNSHARE.split_first().unwrap();
+    let output = Command::new(program)
+        .args(arguments)
+        .args([EXE, TRY, &at.to_string(), &other.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let _ = std::fs::remove_file(ESCAPED);
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().find_map(|line| line.strip_prefix(TRIED)) {
+        Some(result) => Outcome::of(result.parse().unwrap()),
+        // It has become another program.
+        None if output.status.success() => Outcome::Done(0),
+        None => Outcome::Died(format!("{:?}", output.status)),
+    }
+}
+
+/// Whether [`without_jail`] can be asked here; says so if not.
+pub(crate) fn can_try_without_jail() -> bool {
+    let (program, arguments) = UNSHARE.split_first().unwrap();
+    let possible = Command::new(program).args(arguments).arg("true").status();
+    let possible = geteuid().is_root() && possible.is_ok_and(|status| status.success());
+    if !possible {
+        println!("SKIPPED: without root there is no control run without a jail");
+    }
+    possible
+}
+
+/// Whether this command can be used here; says so if not.
+pub(crate) fn is_possible(command: &str) -> bool {
+    let possible = Command::new("sh")
+        .args(["-c", &format!("exec {command} true")])
+        .output();
+    let possible = geteuid().is_root() && possible.is_ok_and(|output| output.status.success());
+    if !possible {
+        println!("SKIPPED: {command} is not possible here");
+    }
+    possible
+}
+
+/// Namespaces that take mounts, interfaces and memory by key with them when they end.
+const UNSHARE: &[&str] = &["unshare", "--mount", "--net", "--ipc", "--propagation", "private"];
+
+/// The file that some ways out make.
+const ESCAPED: &str = "/tmp/nnhal-escaped";
 
 /// A driver, and a worker of it as long as that lives.
 pub(crate) struct Jailed {
@@ -67,7 +132,8 @@ impl Jailed {
 
     pub(crate) fn way(&mut self, way: Way) -> Outcome {
         let at = Way::ALL.iter().position(|known| *known == way).unwrap();
-        self.order(&[i32::try_from(at).unwrap()])
+        let supervisor = self.daemon.pid().cast_signed();
+        self.order(&[i32::try_from(at).unwrap(), supervisor])
     }
 
     /// A system call by its number, with arguments that no call takes for anything.
@@ -122,10 +188,6 @@ impl Jailed {
         }
         let [low, high] = [result[0], result[1]].map(i32::cast_unsigned);
         let result = (u64::from(high) << 32 | u64::from(low)).cast_signed();
-        if (-4095..0).contains(&result) {
-            Outcome::Refused(i32::try_from(-result).unwrap())
-        } else {
-            Outcome::Done(result)
-        }
+        Outcome::of(result)
     }
 }

@@ -3,13 +3,13 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use nix::libc;
 use nix::unistd::geteuid;
-use nnhal_tests::escape::{DEVICE, Way};
+use nnhal_tests::escape::{DEVICE, THREAD, THREADED, Way};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
-use crate::common::{EXE, Jailed, Outcome};
+use crate::common::{EXE, Jailed, Outcome, is_possible};
 
 /// Files, processes, network, the kernel: what several parts keep closed.
 const WAYS: [Way; 6] = [
@@ -20,6 +20,9 @@ const WAYS: [Way; 6] = [
     Way::KillParent,
     Way::Mount,
 ];
+
+/// What the kernel says where something is not permitted, or not in sight.
+const CLOSED: [i32; 5] = [libc::EACCES, libc::EPERM, libc::EROFS, libc::ENOENT, libc::ESRCH];
 
 fn options(settings: &str) -> DaemonOptions {
     DaemonOptions {
@@ -63,18 +66,6 @@ fn started_by(command: &str, directory: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Whether this command can be used here; says so if not.
-fn is_possible(command: &str) -> bool {
-    let possible = Command::new("sh")
-        .args(["-c", &format!("exec {command} true")])
-        .output();
-    let possible = geteuid().is_root() && possible.is_ok_and(|output| output.status.success());
-    if !possible {
-        println!("SKIPPED: {command} is not possible here");
-    }
-    possible
-}
-
 #[test]
 fn kernel_confirms_what_the_log_says() {
     let mut jailed = Jailed::start("");
@@ -93,7 +84,12 @@ fn kernel_confirms_what_the_log_says() {
     // Only root may look at what follows.
     assert_ne!(status(worker, "Uid"), "0");
     let (has, _) = told.split_once(';').unwrap_or((&told, ""));
-    for (part, name) in [("network", "net"), ("IPC", "ipc"), ("mount", "mnt")] {
+    for (part, name) in [
+        ("network", "net"),
+        ("IPC", "ipc"),
+        ("mount", "mnt"),
+        ("PID", "pid"),
+    ] {
         let is_own = namespace(worker, name) != namespace("self", name);
         assert_eq!(
             is_own,
@@ -116,10 +112,12 @@ fn parts_that_are_switched_off_leave_the_others() {
         let _ = jailed.worker();
         for way in WAYS {
             let outcome = jailed.way(way);
-            assert!(
-                matches!(outcome, Outcome::Killed | Outcome::Refused(_)),
-                "{off}: {way:?}: {outcome:?}"
-            );
+            let is_closed = match outcome {
+                Outcome::Killed => true,
+                Outcome::Refused(errno) => CLOSED.contains(&errno),
+                _ => false,
+            };
+            assert!(is_closed, "{off}: {way:?}: {outcome:?}");
         }
     }
 }
@@ -138,6 +136,51 @@ fn nothing_is_in_force_that_is_switched_off() {
     assert!(matches!(jailed.way(Way::OpenPassword), Outcome::Done(_)));
 }
 
+/// Without the list of system calls, which would end it for looking.
+#[test]
+fn worker_sees_no_other_process() {
+    let mut jailed = Jailed::start("[jail]\nsystem_calls = false\nfiles = false\n");
+    let outside = jailed.worker().0.worker().pid;
+    let told = told(&jailed.daemon);
+    if !told
+        .split("; not permitted")
+        .next()
+        .unwrap()
+        .contains("PID namespace")
+    {
+        println!("SKIPPED: this kernel permits no PID namespace: {told}");
+        return;
+    }
+    assert_eq!(jailed.call(libc::SYS_getpid, &[]), Outcome::Done(1));
+    assert_eq!(jailed.call(libc::SYS_getppid, &[]), Outcome::Done(0));
+    let nobody = Outcome::Refused(libc::ESRCH);
+    for other in [jailed.daemon.pid(), outside, std::process::id()] {
+        let other = other.cast_signed();
+        assert_eq!(jailed.call(libc::SYS_kill, &[other, 0, 0]), nobody, "{other}");
+        assert_eq!(jailed.call(libc::SYS_pidfd_open, &[other]), nobody, "{other}");
+    }
+    // All but itself.
+    assert_eq!(jailed.call(libc::SYS_kill, &[-1, 0]), nobody);
+    // No /proc tells of others either.
+    assert_eq!(jailed.way(Way::OpenOwnMemory), Outcome::Refused(libc::ENOENT));
+}
+
+#[test]
+fn device_that_starts_a_thread_while_it_is_made_is_not_served() {
+    let options = DaemonOptions {
+        devices: vec![THREADED.to_owned()],
+        ..DaemonOptions::default()
+    };
+    let (status, said) = TestDaemon::run_to_end(EXE, &options, None);
+    assert!(!status.success());
+    assert!(
+        said.contains(&format!(
+            "device {THREADED} has started threads while it was made ({THREAD})"
+        )),
+        "{said}"
+    );
+}
+
 #[test]
 fn root_that_may_not_mount_has_the_rest() {
     let command = "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin";
@@ -151,7 +194,9 @@ fn root_that_may_not_mount_has_the_rest() {
     let (has, lacks) = told.split_once("; not permitted here: ").unwrap();
     assert!(!has.contains("root") && !has.contains("namespace"), "{told}");
     assert!(
-        lacks.contains("mount namespace: ") && lacks.contains("network namespace: "),
+        lacks.contains("PID namespace: ")
+            && lacks.contains("mount namespace: ")
+            && lacks.contains("network namespace: "),
         "{told}"
     );
 }
@@ -184,7 +229,8 @@ fn root_of_a_user_namespace_has_namespaces_in_it() {
     let daemon = TestDaemon::start(&started_by(command, directory.path()), &options(""));
     let told = told(&daemon);
     assert!(
-        told.contains("network") && told.contains("empty root") && !told.contains("as user"),
+        told.contains("PID namespace, mount namespace, network namespace, IPC namespace, empty root")
+            && !told.contains("as user"),
         "{told}"
     );
 }
@@ -199,7 +245,9 @@ fn user_without_privileges_has_a_user_namespace() {
     let daemon = TestDaemon::start(&started_by(command, directory.path()), &options(""));
     let told = told(&daemon);
     assert!(
-        told.contains("user namespace, mount namespace, network namespace, IPC namespace, empty root"),
+        told.contains(
+            "user namespace, PID namespace, mount namespace, network namespace, IPC namespace, empty root"
+        ),
         "{told}"
     );
 }

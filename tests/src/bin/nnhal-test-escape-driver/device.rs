@@ -111,7 +111,8 @@ impl Execution for Run {
             ways::call(i64::from(number(1)), arguments)
         } else {
             let way = usize::try_from(number(0)).ok().and_then(|at| Way::ALL.get(at));
-            ways::try_out(*way.ok_or_else(|| Failure::invalid_argument("there is no such way out"))?)
+            let way = *way.ok_or_else(|| Failure::invalid_argument("there is no such way out"))?;
+            ways::try_out(way, i64::from(number(1)))
         };
         self.result[..8].copy_from_slice(&result.to_le_bytes());
         Ok(None)

@@ -32,10 +32,6 @@ macro_rules! call {
     }};
 }
 
-fn parent() -> i64 {
-    i64::from(std::os::unix::process::parent_id())
-}
-
 /// A page of memory that is written and not executed.
 fn page() -> i64 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -50,11 +46,31 @@ fn page() -> i64 {
     )
 }
 
-/// A memory with a descriptor that may be executed, and a page in it.
+/// A memory with a descriptor that may be executed: a script, in a page.
 fn executable_memory() -> i64 {
-    let memory = call!(libc::SYS_memfd_create, c"code".as_ptr(), libc::MFD_CLOEXEC);
+    const SCRIPT: &[u8] = b"#!/bin/true\n";
+    let memory = call!(libc::SYS_memfd_create, c"code".as_ptr(), 0);
+    call!(libc::SYS_write, memory, SCRIPT.as_ptr(), SCRIPT.len());
     call!(libc::SYS_ftruncate, memory, PAGE);
     memory
+}
+
+/// The number of a new process, which ends at once.
+fn without_child(forked: i64) -> i64 {
+    if forked == 0 {
+        call!(libc::SYS_exit_group, 0);
+    }
+    forked
+}
+
+/// A page that begins with these words.
+fn words(words: &[u32]) -> i64 {
+    let page = page();
+    let to = ptr::with_exposed_provenance_mut::<u32>(page as usize);
+    // SAFETY: the page is this caller's, and no list here is longer. Where there is none, the process was to
+    // be harmed anyway.
+    unsafe { to.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+    page
 }
 
 /// Where a page that nobody can take for anything lies, for results that are not looked at.
@@ -63,8 +79,12 @@ fn scratch() -> i64 {
 }
 
 #[allow(clippy::too_many_lines, reason = "a table")]
-pub(crate) fn try_out(way: Way) -> i64 {
+/// Tries one of them, on the process with this number where it takes another one.
+pub(crate) fn try_out(way: Way, other: i64) -> i64 {
     let empty: [*const libc::c_char; 1] = [ptr::null()];
+    // A shell that does nothing; this executable, which then does nothing else.
+    let shell = [c"sh".as_ptr(), c"-c".as_ptr(), c":".as_ptr(), ptr::null()];
+    let list = [c"driver".as_ptr(), c"--list-devices".as_ptr(), ptr::null()];
     match way {
         Way::OpenPassword => call!(libc::SYS_openat, CURRENT, PASSWORDS.as_ptr(), libc::O_RDONLY),
         #[cfg(target_arch = "x86_64")]
@@ -99,7 +119,7 @@ pub(crate) fn try_out(way: Way) -> i64 {
             libc::O_RDONLY | libc::O_DIRECTORY
         ),
         Way::OpenMemoryOfParent => {
-            let path = format!("/proc/{}/mem\0", parent());
+            let path = format!("/proc/{}/mem\0", other);
             call!(libc::SYS_openat, CURRENT, path.as_ptr(), libc::O_RDWR)
         }
         Way::OpenOwnMemory => call!(
@@ -120,7 +140,7 @@ pub(crate) fn try_out(way: Way) -> i64 {
             call!(
                 libc::SYS_execve,
                 c"/bin/sh".as_ptr(),
-                empty.as_ptr(),
+                shell.as_ptr(),
                 empty.as_ptr()
             )
         }
@@ -128,7 +148,7 @@ pub(crate) fn try_out(way: Way) -> i64 {
             call!(
                 libc::SYS_execve,
                 c"/proc/self/exe".as_ptr(),
-                empty.as_ptr(),
+                list.as_ptr(),
                 empty.as_ptr()
             )
         }
@@ -139,7 +159,7 @@ pub(crate) fn try_out(way: Way) -> i64 {
                 libc::SYS_execveat,
                 memory,
                 c"".as_ptr(),
-                empty.as_ptr(),
+                shell.as_ptr(),
                 empty.as_ptr(),
                 flags
             )
@@ -184,21 +204,22 @@ pub(crate) fn try_out(way: Way) -> i64 {
             )
         }
         Way::PersonalityOfCode => call!(libc::SYS_personality, libc::READ_IMPLIES_EXEC),
-        Way::Fork => call!(libc::SYS_clone, libc::SIGCHLD),
+        Way::Fork => without_child(call!(libc::SYS_clone, libc::SIGCHLD)),
         #[cfg(target_arch = "x86_64")]
-        Way::ForkByOlderCall => call!(libc::SYS_fork),
+        Way::ForkByOlderCall => without_child(call!(libc::SYS_fork)),
         #[cfg(not(target_arch = "x86_64"))]
         Way::ForkByOlderCall => -i64::from(libc::ENOSYS),
         Way::ForkByNewerCall => {
             let mut arguments = [0_u64; 11];
             arguments[4] = libc::SIGCHLD as u64;
-            call!(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
+            without_child(call!(
+                libc::SYS_clone3,
+                arguments.as_ptr(),
+                size_of_val(&arguments)
+            ))
         }
-        Way::ThreadInNewNamespace => {
-            let thread = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
-            call!(libc::SYS_clone, thread | libc::CLONE_NEWNET)
-        }
-        Way::TraceParent => call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, parent()),
+        Way::ForkInNewNamespace => without_child(call!(libc::SYS_clone, libc::SIGCHLD | libc::CLONE_NEWNET)),
+        Way::TraceParent => call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, other),
         Way::ReadParent | Way::WriteParent => {
             let part = libc::iovec {
                 iov_base: ptr::with_exposed_provenance_mut(scratch() as usize),
@@ -209,17 +230,17 @@ pub(crate) fn try_out(way: Way) -> i64 {
             } else {
                 libc::SYS_process_vm_writev
             };
-            call!(number, parent(), &raw const part, 1, &raw const part, 1, 0)
+            call!(number, other, &raw const part, 1, &raw const part, 1, 0)
         }
         Way::TakeDescriptorOfParent => {
-            let open = call!(libc::SYS_pidfd_open, parent(), 0);
+            let open = call!(libc::SYS_pidfd_open, other, 0);
             call!(libc::SYS_pidfd_getfd, open, 0, 0)
         }
-        Way::OpenParent => call!(libc::SYS_pidfd_open, parent(), 0),
-        Way::CompareWithParent => call!(libc::SYS_kcmp, std::process::id(), parent(), 1, 0, 0),
-        Way::KillParent => call!(libc::SYS_kill, parent(), 0),
-        Way::KillAll => call!(libc::SYS_kill, -1, libc::SIGCONT),
-        Way::KillThreadOfParent => call!(libc::SYS_tgkill, parent(), parent(), 0),
+        Way::OpenParent => call!(libc::SYS_pidfd_open, other, 0),
+        Way::CompareWithParent => call!(libc::SYS_kcmp, std::process::id(), other, 1, 0, 0),
+        Way::KillParent => call!(libc::SYS_kill, other, 0),
+        Way::KillAll => call!(libc::SYS_kill, -1, 0),
+        Way::KillThreadOfParent => call!(libc::SYS_tgkill, other, other, 0),
         Way::InternetSocket => call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0),
         Way::PacketSocket => call!(libc::SYS_socket, libc::AF_PACKET, libc::SOCK_RAW, 0),
         Way::NetlinkSocket => call!(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0),
@@ -239,9 +260,11 @@ pub(crate) fn try_out(way: Way) -> i64 {
         }
         Way::IoUring => call!(libc::SYS_io_uring_setup, 1, scratch()),
         Way::UserFaultFd => call!(libc::SYS_userfaultfd, 1),
-        Way::Bpf => call!(libc::SYS_bpf, 0, scratch(), 72),
-        Way::PerfEvents => call!(libc::SYS_perf_event_open, scratch(), 0, -1, -1, 0),
-        Way::Keys => call!(libc::SYS_keyctl, 0, -3, 0),
+        // An array with one value.
+        Way::Bpf => call!(libc::SYS_bpf, 0, words(&[2, 4, 8, 1]), 72),
+        // Its own processor time, by the software that counts it.
+        Way::PerfEvents => call!(libc::SYS_perf_event_open, words(&[1, 64]), 0, -1, -1, 0),
+        Way::Keys => call!(libc::SYS_keyctl, 0, -2, 1),
         Way::AddKey => call!(
             libc::SYS_add_key,
             c"user".as_ptr(),
@@ -265,7 +288,10 @@ pub(crate) fn try_out(way: Way) -> i64 {
         Way::PivotRoot => call!(libc::SYS_pivot_root, c"/".as_ptr(), c"/".as_ptr()),
         Way::NewUserNamespace => call!(libc::SYS_unshare, libc::CLONE_NEWUSER),
         Way::NewNetwork => call!(libc::SYS_unshare, libc::CLONE_NEWNET),
-        Way::JoinNamespace => call!(libc::SYS_setns, 2, 0),
+        Way::JoinNamespace => {
+            let open = call!(libc::SYS_pidfd_open, other, 0);
+            call!(libc::SYS_setns, open, libc::CLONE_NEWNET)
+        }
         Way::BecomeRoot => call!(libc::SYS_setresuid, 0, 0, 0),
         Way::TakeCapabilities => {
             let header = [0x2008_0522_u32, 0];
@@ -275,7 +301,7 @@ pub(crate) fn try_out(way: Way) -> i64 {
         Way::BeDumpable => call!(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 1),
         Way::RaiseLimit | Way::RaiseLimitOfParent => {
             let limit = [64_u64, 64];
-            let process = if way == Way::RaiseLimit { 0 } else { parent() };
+            let process = if way == Way::RaiseLimit { 0 } else { other };
             call!(
                 libc::SYS_prlimit64,
                 process,
@@ -293,13 +319,13 @@ pub(crate) fn try_out(way: Way) -> i64 {
                 &raw const priority
             )
         }
-        Way::PriorityOfParent => call!(libc::SYS_setpriority, libc::PRIO_PROCESS, parent(), 0),
+        Way::PriorityOfParent => call!(libc::SYS_setpriority, libc::PRIO_PROCESS, other, 0),
         Way::SharedMemoryByKey => call!(libc::SYS_shmget, 0, PAGE, 0o1600),
         Way::MessagesByKey => call!(libc::SYS_msgget, 0, 0o1600),
         Way::LoadModule => call!(libc::SYS_finit_module, 0, c"".as_ptr(), 0),
         Way::LoadKernel => call!(libc::SYS_kexec_load, 0, 0, 0, 0),
-        // Ctrl-Alt-Del is told to init, as it is by default.
-        Way::Reboot => call!(libc::SYS_reboot, 0xFEE1_DEAD_u32, 672_274_793, 0, 0),
+        // No command has this number.
+        Way::Reboot => call!(libc::SYS_reboot, 0xFEE1_DEAD_u32, 672_274_793, 1, 0),
         Way::MakeNode => {
             call!(
                 libc::SYS_mknodat,
