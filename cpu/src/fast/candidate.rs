@@ -16,6 +16,30 @@ pub(crate) struct Candidate<'d> {
     pub(crate) elements: Option<usize>,
 }
 
+/// The operations from one on, as what may compute some of them as one looks at them.
+pub(crate) struct Candidates<'c, 'd> {
+    pub(crate) all: &'c [Candidate<'d>],
+    /// See [`Candidates::ends_within`].
+    pub(crate) ends: &'c dyn Fn(u32, usize) -> bool,
+}
+
+impl<'c, 'd> Candidates<'c, 'd> {
+    /// Whether no other than the first `count` read an operand.
+    pub(super) fn ends_within(&self, operand: u32, count: usize) -> bool {
+        (self.ends)(operand, count)
+    }
+
+    /// The first one and the one that follows on it, if that alone reads what the first one computes.
+    pub(super) fn pair(&self) -> Option<[&'c Candidate<'d>; 2]> {
+        let [first, second, ..] = self.all else {
+            return None;
+        };
+        let between = first.output()?;
+        let follows = second.declared.operation.inputs.first() == Some(&between);
+        (follows && self.ends_within(between, 2)).then_some([first, second])
+    }
+}
+
 impl Candidate<'_> {
     pub(super) fn output(&self) -> Option<u32> {
         self.declared.operation.outputs.first().copied()

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::broadcast::Operand;
+use super::candidate::Candidates;
 use super::chain::{Extent, Function, Link, joined};
 use super::elementwise::Combine;
 use super::padded_row::PaddedRow;
@@ -45,7 +46,7 @@ enum Place {
 }
 
 /// One of the operations, or some that one function computes. The last one's result is that of all.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Instruction {
     function: Function,
     inputs: Vec<Place>,
@@ -76,8 +77,8 @@ impl Source {
 }
 
 /// Operations that are computed together.
-#[derive(Debug)]
-pub(crate) struct Fused {
+#[derive(Clone, Debug)]
+pub(super) struct Fused {
     instructions: Vec<Instruction>,
     /// How many operations they are.
     operations: usize,
@@ -90,10 +91,21 @@ pub(crate) struct Fused {
 }
 
 impl Fused {
+    /// As many of the first operations as can be computed together, at least two.
+    pub(super) fn of(candidates: &Candidates<'_, '_>) -> Option<Fused> {
+        let elements = candidates.all.first()?.elements?;
+        let all = candidates.all.iter();
+        let alike = all.take_while(|candidate| candidate.elements == Some(elements));
+        let declared = alike.map(|candidate| candidate.declared);
+        Fused::longest(declared, (elements, 2), |operand, count| {
+            candidates.ends_within(operand, count)
+        })
+    }
+
     /// As many of the first of `operations` as can be computed together, at least `least`. Each is known to
     /// give `elements` elements; `ends_within(operand, count)` says whether no other than the first `count`
     /// read an operand.
-    pub(crate) fn longest<'d>(
+    pub(super) fn longest<'d>(
         operations: impl Iterator<Item = Declared<'d>>,
         (elements, least): (usize, usize),
         ends_within: impl Fn(u32, usize) -> bool,
@@ -194,7 +206,7 @@ impl Fused {
     }
 
     /// Whether one of the operations makes integers.
-    pub(crate) fn rounds(&self) -> bool {
+    pub(super) fn rounds(&self) -> bool {
         let mut functions = self.instructions.iter().map(|instruction| instruction.function);
         functions.any(|function| {
             matches!(
@@ -205,7 +217,7 @@ impl Fused {
     }
 
     /// How many operations these are.
-    pub(crate) fn operations(&self) -> usize {
+    pub(super) fn operations(&self) -> usize {
         self.operations
     }
 

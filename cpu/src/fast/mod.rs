@@ -1,9 +1,7 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
-//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions
-//! some rows of the image at a time ([`StripChain`]), one with what its epilogue computes
-//! ([`LayerWithEpilogue`]), and layers of floats that hold integers with what rounds their input and scales
-//! their result ([`DynamicallyQuantized`]).
+//! Some operations that follow each other are computed together: element-wise ones ([`fused`]), convolutions
+//! some rows of the image at a time ([`StripChain`]), and other kinds ([`fusions`]).
 //!
 //! A step holds its weights packed for the inner loops of [`matmul::tile`] and everything else that can
 //! be worked out ahead; running it allocates nothing once scratch memory has grown. What has no step is
@@ -17,19 +15,17 @@ mod chain;
 mod constant_layer;
 mod convolution;
 mod depthwise;
-mod dynamically_quantized;
 mod elementwise;
 mod epilogue;
 mod epilogue_operations;
 mod exponential;
 mod float_layer;
 mod fused;
+mod fusions;
 mod layer;
-mod layer_with_epilogue;
 mod matmul;
 #[cfg(test)]
 mod network;
-mod offset;
 mod packing;
 mod padded_layer;
 mod padded_row;
@@ -56,19 +52,15 @@ mod testing;
 #[cfg(test)]
 mod thread_tests;
 
-pub(crate) use candidate::Candidate;
+pub(crate) use candidate::{Candidate, Candidates};
 pub(crate) use convolution::patches::Around;
-pub(crate) use dynamically_quantized::DynamicallyQuantized;
-pub(crate) use fused::Fused;
+pub(crate) use fusions::fuse;
 pub(crate) use layer::Layer;
-pub(crate) use layer_with_epilogue::LayerWithEpilogue;
-pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub(crate) use padded_layer::PaddedLayer;
 pub(crate) use partition::copied;
 pub use peak::Peak;
 pub(crate) use planned_step::{FusedStep, PlannedStep, REFERENCE};
-pub(crate) use pooling::extremum::LargestMagnitude;
 pub use reading::reading_time;
 pub(crate) use simd::instruction_set;
 pub use simd::permit_tiles;

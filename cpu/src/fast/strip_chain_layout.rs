@@ -8,7 +8,7 @@ use super::borders::{self, LayerRows};
 use super::candidate::Candidate;
 use super::float_layer::{FloatLayer, FloatWeights};
 use super::fused::Fused;
-use super::layer_with_epilogue::epilogue_operations;
+use super::fusions::layer_with_epilogue::epilogue_operations;
 use super::strip_chain::{Behind, Link, MOST_LAYERS, StripChain, frame};
 use super::strips::most_seen;
 use crate::plan::cost::{

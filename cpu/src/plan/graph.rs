@@ -26,8 +26,8 @@ pub(super) struct Replacement {
 
 impl Replacement {
     /// What computes nodes in these places as one.
-    pub(super) fn fused(places: Vec<usize>, step: impl FusedStep + 'static) -> Replacement {
-        let node = Box::new(|parts| Node::fused(Box::new(step), parts));
+    pub(super) fn fused(places: Vec<usize>, step: Box<dyn FusedStep>) -> Replacement {
+        let node = Box::new(|parts| Node::fused(step, parts));
         Replacement::behind(places, node)
     }
 

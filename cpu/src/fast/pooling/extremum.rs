@@ -4,12 +4,12 @@ use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::reduction::reduced_axes;
 use nnhal_hal::{OperandType, OperationType};
 
+use crate::fast::candidate::{Candidate, Candidates};
 use crate::fast::matmul::tile::for_each_constant;
 use crate::fast::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use crate::fast::{FusedStep, PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::broadcast::for_each_run;
-use crate::plan::Declared;
 
 /// Vectors of extremes that are kept side by side, so that one need not wait for the one before.
 const VECTORS: usize = 4;
@@ -164,33 +164,25 @@ fn ends<S: Instructions>(simd: S, elements: &[f32]) -> [f32; 2] {
 
 /// ABS and REDUCE_MAX to one value that follow each other, as where a layer's input is scaled to its range.
 #[derive(Debug)]
-pub(crate) struct LargestMagnitude {
+pub(in crate::fast) struct LargestMagnitude {
     input: u32,
 }
 
 impl LargestMagnitude {
-    /// These two operations, which are known to give so many elements, if that is what they do;
-    /// `ends_within(operand)` says whether no others read an operand.
-    pub(crate) fn of(
-        (magnitudes, largest): (&Declared<'_>, &Declared<'_>),
-        elements: [usize; 2],
-        ends_within: impl Fn(u32) -> bool,
-    ) -> Option<LargestMagnitude> {
-        let types = [magnitudes, largest].map(|declared| declared.operation.operation_type);
-        let between = *magnitudes.operation.outputs.first()?;
-        let is_float = |declared: &Declared<'_>| {
-            let input = declared.input(0);
+    /// The first two operations, if that is what they do.
+    pub(in crate::fast) fn of(candidates: &Candidates<'_, '_>) -> Option<LargestMagnitude> {
+        let both = candidates.pair()?;
+        let is_float = |candidate: &Candidate<'_>| {
+            let input = candidate.declared.input(0);
             input.is_some_and(|input| input.ty() == OperandType::TENSOR_FLOAT32)
         };
-        let [elements, results] = elements;
-        let follows = largest.operation.inputs.first() == Some(&between) && ends_within(between);
+        let types = both.map(|candidate| candidate.declared.operation.operation_type);
         let is_it = types == [OperationType::ABS, OperationType::REDUCE_MAX]
-            && follows
-            && is_float(magnitudes)
-            && is_float(largest)
-            && (elements > 0 && results == 1);
+            && both.into_iter().all(is_float)
+            && both[0].elements? > 0
+            && both[1].elements? == 1;
         is_it.then_some(LargestMagnitude {
-            input: *magnitudes.operation.inputs.first()?,
+            input: *both[0].declared.operation.inputs.first()?,
         })
     }
 }

@@ -30,14 +30,3 @@ pub(super) fn candidates<'g>(
     }
     (places, candidates)
 }
-
-/// The same if a layer of floats is the first, of which everything is known.
-pub(super) fn from_layer<'g>(
-    graph: &'g Graph<'_>,
-    at: usize,
-    takes_fused: bool,
-) -> Option<(Vec<usize>, Vec<Candidate<'g>>)> {
-    let (_, first) = graph.from(at).next()?;
-    first.leaves().first()?.layer()?.float_layer()?;
-    Some(candidates(graph, at, takes_fused))
-}

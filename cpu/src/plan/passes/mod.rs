@@ -3,12 +3,8 @@
 
 mod candidates;
 mod clamping;
-mod dynamically_quantized;
-mod elements;
-mod epilogue;
+mod fusions;
 mod in_place;
-mod magnitude;
-mod offset;
 mod padded;
 mod strip_chain;
 
@@ -24,14 +20,10 @@ pub(super) fn rewrite(graph: &mut Graph<'_>, interrupt: &dyn Interrupt) -> Resul
     // What layers clamp themselves is no operation for the others.
     graph.rewrite(&[&clamping::Clamping], interrupt)?;
     // Those that need most of what is behind come first, but for chains, which take layers that are left.
-    let fusions: [&dyn Rewrite; 7] = [
+    let fusions: [&dyn Rewrite; 3] = [
         &padded::Padded,
-        &offset::OffsetOfBytes,
-        &magnitude::Magnitude,
         &strip_chain::Rows(ChainThreshold::ALWAYS),
-        &epilogue::Epilogue,
-        &dynamically_quantized::Integers,
-        &elements::Elements,
+        &fusions::Fusions,
     ];
     graph.rewrite(&fusions, interrupt)?;
     // Of what is fused by now, as several threads had better compute more of it together.

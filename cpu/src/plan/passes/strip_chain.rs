@@ -1,6 +1,6 @@
 //! Layers of floats that follow each other, some rows of the image at a time.
 
-use super::candidates::from_layer;
+use super::candidates::candidates;
 use crate::fast::StripChain;
 use crate::plan::cost::ChainThreshold;
 use crate::plan::graph::{Graph, Replacement, Rewrite};
@@ -11,13 +11,15 @@ pub(super) struct Rows(pub(super) ChainThreshold);
 impl Rewrite for Rows {
     fn rewrite(&self, graph: &mut Graph<'_>, at: usize) -> Option<Replacement> {
         // For several threads what one computes as one is part of more, or none of it.
-        let (mut places, operations) = from_layer(graph, at, self.0.threads > 1)?;
+        let (_, first) = graph.from(at).next()?;
+        first.leaves().first()?.layer()?.float_layer()?;
+        let (mut places, operations) = candidates(graph, at, self.0.threads > 1);
         let ends_within = |operand, count: usize| graph.ends_at(operand, places[count - 1]);
         let are_nodes = |count: usize| places.get(count) != Some(&places[count - 1]);
         let (chain, count) = StripChain::longest(&operations, (self.0, are_nodes), ends_within)?;
         places.truncate(count);
         places.dedup();
         // One node is this chain already, or another that does as well.
-        (places.len() > 1 || self.0.threads == 1).then(|| Replacement::fused(places, chain))
+        (places.len() > 1 || self.0.threads == 1).then(|| Replacement::fused(places, Box::new(chain)))
     }
 }

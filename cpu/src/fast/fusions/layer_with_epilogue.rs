@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::candidate::Candidate;
-use super::epilogue_operations::EpilogueOperations;
-use super::float_layer::FloatWeights;
-use super::layer::Layer;
-use super::{FusedStep, convolution};
+use crate::fast::candidate::{Candidate, Candidates};
+use crate::fast::epilogue_operations::EpilogueOperations;
+use crate::fast::float_layer::FloatWeights;
+use crate::fast::layer::Layer;
+use crate::fast::{FusedStep, convolution};
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 
 /// Such a convolution, by the operands of its graph.
 #[derive(Debug)]
-pub(crate) struct LayerWithEpilogue {
+pub(super) struct LayerWithEpilogue {
     input: u32,
     layer: Arc<Layer>,
     epilogue_operations: EpilogueOperations,
@@ -21,17 +21,14 @@ pub(crate) struct LayerWithEpilogue {
 
 impl LayerWithEpilogue {
     /// The first of some operations, a convolution, with as many behind it as its epilogue computes; with how
-    /// many all are. `ends_within(operand, count)` says whether no other than the first `count` read an
-    /// operand.
-    pub(crate) fn longest(
-        operations: &[Candidate<'_>],
-        ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<(LayerWithEpilogue, usize)> {
-        let (first, _) = operations.split_first()?;
+    /// many all are.
+    pub(super) fn longest(candidates: &Candidates<'_, '_>) -> Option<(LayerWithEpilogue, usize)> {
+        let first = candidates.all.first()?;
         let FloatWeights::Matrix(weights) = first.float_layer()?.weights else {
             return None;
         };
-        let epilogue_operations = epilogue_operations(operations, ends_within)?;
+        let ends_within = |operand, count| candidates.ends_within(operand, count);
+        let epilogue_operations = epilogue_operations(candidates.all, ends_within)?;
         let count = 1 + epilogue_operations.operations();
         let layer = LayerWithEpilogue {
             input: *first.declared.operation.inputs.first()?,
@@ -77,7 +74,7 @@ impl FusedStep for LayerWithEpilogue {
 
 /// The operations behind the first one of some, a layer, that its epilogue computes. None if it is depthwise,
 /// or has an activation, as few layers do that such operations follow on, or a part of a vector in its rows.
-pub(super) fn epilogue_operations(
+pub(in crate::fast) fn epilogue_operations(
     operations: &[Candidate<'_>],
     ends_within: impl Fn(u32, usize) -> bool,
 ) -> Option<EpilogueOperations> {

@@ -3,16 +3,16 @@
 
 use nnhal_hal::{OperandType as T, OperationType};
 
-use super::FusedStep;
-use super::elementwise::quantization::{Steps, convert, real};
+use crate::fast::FusedStep;
+use crate::fast::candidate::Candidates;
+use crate::fast::elementwise::quantization::{Steps, convert, real};
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::element::Quant8;
-use crate::plan::Declared;
 use crate::threads::Team;
 
 /// Two operations that add a number.
 #[derive(Debug)]
-pub(crate) struct Offset {
+pub(super) struct Offset {
     input: u32,
     /// The types of both.
     types: [T; 2],
@@ -21,13 +21,11 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// These two operations, if that is what they do, each known to give as many elements as the other;
-    /// `ends_within(operand)` says whether no others read an operand.
-    pub(crate) fn of(
-        first: &Declared<'_>,
-        second: &Declared<'_>,
-        ends_within: impl Fn(u32) -> bool,
-    ) -> Option<Offset> {
+    /// The first two operations, if that is what they do.
+    pub(super) fn of(candidates: &Candidates<'_, '_>) -> Option<Offset> {
+        let both = candidates.pair()?;
+        both[0].elements.filter(|all| both[1].elements == Some(*all))?;
+        let [first, second] = both.map(|candidate| &candidate.declared);
         let types = [first, second].map(|declared| declared.operation.operation_type);
         if types != [OperationType::DEQUANTIZE, OperationType::QUANTIZE] {
             return None;
@@ -36,8 +34,7 @@ impl Offset {
         let output = *second.operation.outputs.first()?;
         let [from, float, to] = [input, between, output].map(|operand| first.operands.get(operand as usize));
         let (from, float, to) = (from?, float?, to?);
-        let follows = second.operation.inputs.first() == Some(&between) && ends_within(between);
-        if !follows || float.operand_type != T::TENSOR_FLOAT32 {
+        if float.operand_type != T::TENSOR_FLOAT32 {
             return None;
         }
         let by = to.zero_point.checked_sub(from.zero_point)?;

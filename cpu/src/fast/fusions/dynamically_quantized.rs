@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use nnhal_os::buffer::OutOfMemory;
 
-use super::FusedStep;
-use super::candidate::Candidate;
-use super::chain::{Extent, Function, Link};
-use super::elementwise::binary::Binary;
-use super::fused::{Fused, MOST_ELEMENTS, Results};
-use super::layer::Layer;
-use super::matmul::integers::Finish;
-use super::rounding::low_bits;
-use super::simd::{Instructions, Work, dispatch};
+use crate::fast::FusedStep;
+use crate::fast::candidate::{Candidate, Candidates};
+use crate::fast::chain::{Extent, Function, Link};
+use crate::fast::elementwise::binary::Binary;
+use crate::fast::fused::{Fused, MOST_ELEMENTS, Results};
+use crate::fast::layer::Layer;
+use crate::fast::matmul::integers::Finish;
+use crate::fast::rounding::low_bits;
+use crate::fast::simd::{Instructions, Work, dispatch};
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::plan::cost::MOST_BETWEEN;
@@ -27,7 +27,7 @@ use crate::threads::Team;
 
 /// Operations that are computed together.
 #[derive(Debug)]
-pub(crate) struct DynamicallyQuantized {
+pub(super) struct DynamicallyQuantized {
     /// What gives the values.
     head: Fused,
     /// How many of these there are.
@@ -42,29 +42,26 @@ pub(crate) struct DynamicallyQuantized {
 }
 
 impl DynamicallyQuantized {
-    /// The operations that `head` computes, the first of `all`, which make integers, with some of those
-    /// behind them; and which these are. `ends_within(operand, count)` says whether no other than the first
-    /// `count` read an operand.
-    pub(crate) fn new(
-        head: Fused,
-        all: &[Candidate<'_>],
-        ends_within: impl Fn(u32, usize) -> bool,
+    /// The operations that `head` computes, the first of some, which make integers, with some of those behind
+    /// them; and which these are.
+    pub(super) fn new(
+        head: &Fused,
+        candidates: &Candidates<'_, '_>,
     ) -> Option<(DynamicallyQuantized, Vec<usize>)> {
         let mut search = Search {
-            all,
-            ends_within,
+            candidates,
             found: (0..head.operations()).collect(),
         };
         let (number, layer) = search.layer(head.output())?;
         let integers = layer.integer_layer()?;
         let [rows, columns] = integers.outputs();
         let sizes = (rows * columns, columns);
-        let sums = all[number].output()?;
+        let sums = candidates.all[number].output()?;
         let scale = search.binary(Binary::Mul, sums, sizes);
         let scaled = scale.map_or(sums, |(_, output, _)| output);
         let addend = search.binary(Binary::Add, scaled, sizes);
         let dynamically_quantized = DynamicallyQuantized {
-            head,
+            head: head.clone(),
             inputs: integers.inputs(),
             layer: Arc::clone(layer),
             scale: scale.map(|(scale, ..)| scale),
@@ -167,21 +164,21 @@ fn repeat(row: &[f32], to: &mut [f32]) {
 }
 
 /// Finds what follows.
-struct Search<'s, 'd, F> {
-    all: &'s [Candidate<'d>],
-    ends_within: F,
+struct Search<'s, 'd> {
+    candidates: &'s Candidates<'s, 'd>,
     /// The operations that belong to these, in ascending order.
     found: Vec<usize>,
 }
 
-impl<'s, 'd, F: Fn(u32, usize) -> bool> Search<'s, 'd, F> {
+impl<'s, 'd> Search<'s, 'd> {
     /// The next operation that reads `operand`, and no other does. There may be some before it that have
     /// nothing to do with these.
     fn reader(&self, operand: u32) -> Option<(usize, &'s Candidate<'d>)> {
         let next = self.found.last().map_or(0, |last| last + 1);
-        let mut behind = self.all.iter().enumerate().skip(next).take(MOST_BETWEEN + 1);
+        let all = self.candidates.all.iter().enumerate();
+        let mut behind = all.skip(next).take(MOST_BETWEEN + 1);
         let reader = behind.find(|(_, other)| other.declared.operation.inputs.contains(&operand));
-        reader.filter(|(number, _)| (self.ends_within)(operand, number + 1))
+        reader.filter(|(number, _)| self.candidates.ends_within(operand, number + 1))
     }
 
     /// The layer that takes `operand` for its input.
