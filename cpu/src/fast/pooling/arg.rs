@@ -43,20 +43,26 @@ impl ArgStep {
             fallback,
         })
     }
+}
 
-    /// What makes the values of a type such that the largest unsigned one is the extreme.
-    fn flip(&self, ty: OperandType) -> Option<u8> {
-        let sign = match ty {
-            OperandType::TENSOR_QUANT8_ASYMM => 0,
-            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => 0x80,
-            _ => return None,
-        };
-        Some(if self.largest { sign } else { !sign })
-    }
+/// What makes the values of a type such that the largest unsigned one is the extreme.
+pub(in crate::fast) fn flip(largest: bool, ty: OperandType) -> Option<u8> {
+    let sign = match ty {
+        OperandType::TENSOR_QUANT8_ASYMM => 0,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => 0x80,
+        _ => return None,
+    };
+    Some(if largest { sign } else { !sign })
+}
+
+/// How much work it is to look for so many places among so many values.
+pub(in crate::fast) fn cost(places: usize, values: usize) -> Cost {
+    // A place takes about as long as 8 bytes that are only moved, or as its values if they are many.
+    Cost::of_bytes(places.saturating_mul(8).max(values))
 }
 
 /// How many values there are along the axis, if they are neighbours and no more than keys have places for.
-fn extent(context: &dyn OperationContext) -> Result<Option<usize>, ShapeIssue> {
+pub(in crate::fast) fn extent(context: &dyn OperationContext) -> Result<Option<usize>, ShapeIssue> {
     let shape = context.shape(0)?;
     let axis = shapes::resolve_axis(1, context.i32(1)?, shape.rank())?;
     let extent = shape.dim(axis) as usize;
@@ -65,7 +71,7 @@ fn extent(context: &dyn OperationContext) -> Result<Option<usize>, ShapeIssue> {
 
 impl PlannedStep for ArgStep {
     fn name(&self, input: OperandType) -> &'static str {
-        match self.flip(input) {
+        match flip(self.largest, input) {
             Some(_) => self.serves.name(
                 "8-bit places of extremes",
                 "8-bit places of extremes, reference on other axes",
@@ -76,16 +82,13 @@ impl PlannedStep for ArgStep {
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
-        let (Some(flip), Some(extent)) = (self.flip(input.ty()), extent(context.inputs.rules())?) else {
+        let (Some(flip), Some(extent)) = (flip(self.largest, input.ty()), extent(context.inputs.rules())?)
+        else {
             return (self.fallback)(context);
         };
         let values = input.bytes;
         let output = context.outputs.data::<i32>(0)?;
-        let threads = context.team.threads_for(Cost {
-            multiply_adds: 0,
-            // A place takes about as long as 8 bytes that are only moved, or as its values if they are many.
-            bytes: (output.len() as u64 * 8).max(values.len() as u64),
-        });
+        let threads = context.team.threads_for(cost(output.len(), values.len()));
         let grid = partition::rows(threads, output.len(), 1);
         context
             .team
@@ -101,12 +104,14 @@ impl PlannedStep for ArgStep {
     }
 }
 
-struct Search<'a> {
-    values: &'a [u8],
+/// A search among bytes.
+pub(in crate::fast) struct Search<'a> {
+    pub(in crate::fast) values: &'a [u8],
     /// So many values for each place.
-    extent: usize,
-    flip: u8,
-    places: &'a mut [i32],
+    pub(in crate::fast) extent: usize,
+    /// What [`flip`] says.
+    pub(in crate::fast) flip: u8,
+    pub(in crate::fast) places: &'a mut [i32],
 }
 
 impl Work for Search<'_> {

@@ -10,6 +10,7 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
 use nnhal_hal::{OperandType, OperationType};
+use nnhal_os::buffer::OutOfMemory;
 
 use super::rows::{Column, OVERHANG, Rows};
 use super::sixteenths::{InSixteenths, are_sixteenths};
@@ -23,7 +24,8 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
 use crate::plan::Declared;
-use crate::threads::Cost;
+use crate::scratch::Scratch;
+use crate::threads::{Block, Cost, Team};
 
 /// Where the input is wider than the output by more than this, most of what is made for each row would not be
 /// used, and the work would grow faster than the operands do.
@@ -52,7 +54,7 @@ impl ResizeStep {
 }
 
 /// Whether these are images in NHWC, and not much larger before than after.
-fn is_served(geometry: &ResizeGeometry) -> bool {
+pub(in crate::fast) fn is_served(geometry: &ResizeGeometry) -> bool {
     let line = u64::from(geometry.input.width) * u64::from(geometry.input.channels);
     let is_mostly_left_out = geometry.input.width / LEFT_OUT > geometry.output.width;
     !geometry.nchw && !is_mostly_left_out && line <= u64::from(u32::MAX)
@@ -94,10 +96,16 @@ fn resize_quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     geometry: &ResizeGeometry,
 ) -> Result<(), KernelError> {
-    if are_sixteenths(geometry) {
-        resize::<T>(context, geometry, |rows| dispatch(InSixteenths(rows)))
+    let in_sixteenths = are_sixteenths(geometry);
+    resize::<T>(context, geometry, |rows| fill_bytes(rows, in_sixteenths))
+}
+
+/// Computes rows of 8-bit values, which may lie [in sixteenths](are_sixteenths).
+pub(in crate::fast) fn fill_bytes<T: Quant8>(rows: Rows<'_, T>, in_sixteenths: bool) {
+    if in_sixteenths {
+        dispatch(InSixteenths(rows));
     } else {
-        resize::<T>(context, geometry, |rows| dispatch(rows))
+        dispatch(rows);
     }
 }
 
@@ -139,22 +147,77 @@ fn resize<T: Sample>(
     geometry: &ResizeGeometry,
     fill: impl Fn(Rows<'_, T>) + Sync,
 ) -> Result<(), KernelError> {
-    let (input, output) = (&geometry.input, &geometry.output);
-    let channels = output.channels as usize;
-    let line = (input.width as usize)
-        .saturating_mul(channels)
-        .saturating_add(OVERHANG);
-    let width = output.width as usize;
-    let rows = output.batch as usize * output.height as usize;
-    let threads = context.team.threads_for(Cost {
-        multiply_adds: (2 * rows as u64).saturating_mul(line as u64),
+    let row = geometry.output.width as usize * geometry.output.channels as usize;
+    let (from, to) = (context.inputs.data::<T>(0)?, context.outputs.data::<T>(0)?);
+    let memory = (&mut *context.scratch, context.team);
+    let compute = |resized: &Resized<'_, T>, mut block: Block<'_, T>, lines: &mut [f32]| {
+        fill(resized.rows(block.first_row(), block.all(), lines));
+    };
+    for_each_block((geometry, from), (to, row, cost(geometry)), 0, memory, compute)?;
+    Ok(())
+}
+
+/// What is the same for all rows of a resized image.
+pub(in crate::fast) struct Resized<'a, T> {
+    geometry: &'a ResizeGeometry,
+    columns: &'a [Column],
+    from: &'a [T],
+}
+
+impl<T> Resized<'_, T> {
+    /// Rows from one on, with memory that [`for_each_block`] has for them.
+    pub(in crate::fast) fn rows<'r>(
+        &'r self,
+        first: usize,
+        to: &'r mut [T],
+        lines: &'r mut [f32],
+    ) -> Rows<'r, T> {
+        Rows {
+            geometry: self.geometry,
+            columns: self.columns,
+            from: self.from,
+            first,
+            to,
+            lines,
+        }
+    }
+}
+
+/// How much work it is.
+pub(in crate::fast) fn cost(geometry: &ResizeGeometry) -> Cost {
+    let output = &geometry.output;
+    let rows = u64::from(output.batch) * u64::from(output.height);
+    Cost {
+        multiply_adds: (2 * rows).saturating_mul(line(geometry) as u64),
         // A result takes about as long as 16 bytes that are only moved.
-        bytes: (rows * width * channels) as u64 * 16,
-    });
+        bytes: rows * u64::from(output.width) * u64::from(output.channels) * 16,
+    }
+}
+
+/// Values that there is room for in place of a line of the input.
+fn line(geometry: &ResizeGeometry) -> usize {
+    (geometry.input.width as usize)
+        .saturating_mul(geometry.output.channels as usize)
+        .saturating_add(OVERHANG)
+}
+
+/// Has threads compute what becomes of the rows of a resized image, `row` elements of each, and gives each
+/// thread the memory for lines, behind `more` floats.
+pub(in crate::fast) fn for_each_block<T: Sample, R: Send>(
+    (geometry, from): (&ResizeGeometry, &[T]),
+    (output, row, cost): (&mut [R], usize, Cost),
+    more: usize,
+    (scratch, team): (&mut Scratch, &Team<'_>),
+    compute: impl Fn(&Resized<'_, T>, Block<'_, R>, &mut [f32]) + Sync,
+) -> Result<(), OutOfMemory> {
+    let extents = &geometry.output;
+    let (width, channels) = (extents.width as usize, extents.channels as usize);
+    let rows = extents.batch as usize * extents.height as usize;
+    let threads = team.threads_for(cost);
     let words = size_of::<Column>() / size_of::<u32>();
-    let [columns, lines] = context
-        .scratch
-        .carve::<u32, 2>([width.saturating_mul(words), line.saturating_mul(2 * threads)])?;
+    let each = line(geometry).saturating_mul(2).saturating_add(more);
+    let lengths = [width.saturating_mul(words), each.saturating_mul(threads)];
+    let [columns, memory] = scratch.carve::<u32, 2>(lengths)?;
     let columns: &mut [Column] = bytemuck::cast_slice_mut(columns);
     let axis = Axis::columns(geometry);
     for (x, column) in columns.iter_mut().enumerate() {
@@ -165,21 +228,20 @@ fn resize<T: Sample>(
             fraction: between.fraction,
         };
     }
-    let (columns, from) = (&*columns, context.inputs.data::<T>(0)?);
-    let lines: &mut [f32] = bytemuck::cast_slice_mut(lines);
-    let grid = partition::rows(threads, rows, width * channels);
-    let to = context.outputs.data::<T>(0)?;
-    let team = context.team;
-    team.for_each_block(threads, &grid, (to, lines), |mut block, lines| {
-        fill(Rows {
-            geometry,
-            columns,
-            from,
-            first: block.first_row(),
-            to: block.all(),
-            lines,
-        });
-    });
+    let resized = Resized {
+        geometry,
+        columns,
+        from,
+    };
+    let grid = partition::rows(threads, rows, row);
+    team.for_each_block(
+        threads,
+        &grid,
+        (output, bytemuck::cast_slice_mut(memory)),
+        |block, memory| {
+            compute(&resized, block, memory);
+        },
+    );
     Ok(())
 }
 
