@@ -3,6 +3,7 @@
 mod dynamically_quantized;
 pub(super) mod layer_with_epilogue;
 mod offset;
+mod resized_extremes;
 
 use super::FusedStep;
 use super::candidate::Candidates;
@@ -11,6 +12,7 @@ use super::pooling::extremum::LargestMagnitude;
 use dynamically_quantized::DynamicallyQuantized;
 use layer_with_epilogue::LayerWithEpilogue;
 use offset::Offset;
+use resized_extremes::ResizedExtremes;
 
 /// What computes some operations as one, and which these are, in ascending order.
 pub(crate) type Fusion = (Box<dyn FusedStep>, Vec<usize>);
@@ -19,9 +21,10 @@ pub(crate) type Fusion = (Box<dyn FusedStep>, Vec<usize>);
 type Fuse = fn(&Candidates<'_, '_>) -> Option<Fusion>;
 
 /// All kinds. Operations are computed by the first that takes them.
-const FUSIONS: [Fuse; 4] = [
+const FUSIONS: [Fuse; 5] = [
     |candidates| Some((Box::new(Offset::of(candidates)?), vec![0, 1])),
     |candidates| Some((Box::new(LargestMagnitude::of(candidates)?), vec![0, 1])),
+    |candidates| Some((Box::new(ResizedExtremes::of(candidates)?), vec![0, 1])),
     |candidates| {
         let (layer, count) = LayerWithEpilogue::longest(candidates)?;
         Some((Box::new(layer), (0..count).collect()))
