@@ -14,7 +14,7 @@ use super::matmul_quantized::{Extents, PackedI16};
 use super::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::packing::{Packing, PackingError};
 use super::patches::Patches;
-use super::simd::multiplies_bytes;
+use super::simd::{has_wide, multiplies_bytes};
 use super::single_row::SingleRowStep;
 use super::{PlannedStep, depthwise, depthwise_bytes, depthwise_quantized};
 use crate::kernel::{Constant, Kernel};
@@ -308,7 +308,8 @@ impl<'a> ConstantLayer<'a> {
                 bias,
                 multiplier,
             )?),
-            Kind::Depthwise if multiplies_bytes() && bytes_layer.is_served(multiplier) => {
+            // Their tiles need many registers.
+            Kind::Depthwise if multiplies_bytes() && has_wide() && bytes_layer.is_served(multiplier) => {
                 Weights::DepthwiseBytes(depthwise_bytes::PackedDepthwise::new(
                     bytes_layer,
                     packing,

@@ -170,7 +170,7 @@ impl Work for Pairs {
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) -> usize {
-        if S::HAS_WIDE {
+        if S::MULTIPLIES_BYTES {
             self.sum_bytes(simd.wide())
         } else {
             self.sum(simd.narrow())

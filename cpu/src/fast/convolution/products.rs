@@ -16,7 +16,7 @@ use crate::fast::matmul::packed_bytes::{FOUR, PackedBytes, RowLayout};
 use crate::fast::matmul::pairs::PackedI16;
 use crate::fast::partition;
 use crate::fast::requantize::QuantizedOutput;
-use crate::fast::simd::{Instructions, LANES, Work, dispatch, multiplies_bytes};
+use crate::fast::simd::{Instructions, LANES, Work, dispatch, has_wide};
 use crate::fast::strips::{Frame, Outputs};
 use crate::kernels::element::Quant8;
 use crate::scratch::Scratch;
@@ -146,7 +146,7 @@ pub(in crate::fast) fn cost(patches: &Patches, matrix: usize, times: u64) -> Cos
 
 /// How many times as fast as with AVX2 floats are multiplied.
 pub(in crate::fast) fn vector_speed() -> u64 {
-    if multiplies_bytes() { 2 } else { 1 }
+    if has_wide() { 2 } else { 1 }
 }
 
 /// Patches of floats, one behind the other.

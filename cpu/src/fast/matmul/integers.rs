@@ -144,8 +144,8 @@ impl MicroKernel for Integers<'_> {
     type Panels<const P: usize> = usize;
     type Half = ();
 
-    const IS_FOR_WIDE: bool = true;
-    const MOST_ROWS: usize = 1;
+    const IS_OF_BYTES: bool = true;
+    const MOST_ROWS: usize = 4;
     const HAS_HALF: bool = false;
 
     #[inline(always)]
@@ -163,7 +163,7 @@ impl MicroKernel for Integers<'_> {
 
     #[inline(always)]
     fn rows_of_next_tile(left: usize) -> usize {
-        left.min(1)
+        left.min(4)
     }
 
     #[inline(always)]

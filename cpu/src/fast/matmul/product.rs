@@ -17,9 +17,9 @@ pub(in crate::fast) trait MicroKernel: Sized {
     /// The same for those of half a panel.
     type Half;
 
-    /// Whether it is for wide vectors of one register. Elsewhere tiles have one row and one panel then:
-    /// others would be much code that only tests run.
-    const IS_FOR_WIDE: bool = false;
+    /// Whether it multiplies bytes. Where no instruction does, tiles have one row and one panel then: others
+    /// would be much code that only tests run.
+    const IS_OF_BYTES: bool = false;
     /// Most rows of a tile where registers are few, of at most six.
     const MOST_ROWS: usize;
     /// Whether two rows that are all there are take two panels at a time where registers are few.
@@ -91,7 +91,7 @@ impl<K: MicroKernel> Work for Product<'_, K> {
                 self.few_rows::<S, 1, { 2 * PANELS }>(simd, panel);
                 panel += 2 * PANELS;
             }
-            while (S::HAS_WIDE || !K::IS_FOR_WIDE) && panel + PANELS <= whole {
+            while (S::MULTIPLIES_BYTES || !K::IS_OF_BYTES) && panel + PANELS <= whole {
                 self.few_rows::<S, 1, PANELS>(simd, panel);
                 panel += PANELS;
             }
@@ -135,6 +135,23 @@ impl<K: MicroKernel> Product<'_, K> {
         panel * COLUMNS - self.output.columns().start
     }
 
+    /// Most rows of a tile with one panel.
+    #[inline(always)]
+    const fn most_rows<S: Instructions>() -> usize {
+        // Where registers are many, all whole panels are in tall tiles.
+        if K::IS_OF_BYTES && (S::HAS_WIDE || !S::MULTIPLIES_BYTES) {
+            1
+        } else {
+            K::MOST_ROWS
+        }
+    }
+
+    /// How many of the rows that are left the next tile with one panel takes.
+    #[inline(always)]
+    fn rows_of_next_tile<S: Instructions>(left: usize) -> usize {
+        K::rows_of_next_tile(left).min(const { Self::most_rows::<S>() })
+    }
+
     /// All rows there are, which one tile takes: neighbours in a line.
     #[inline(always)]
     fn few_rows<S: Instructions, const R: usize, const P: usize>(&mut self, simd: S, panel: usize) {
@@ -148,13 +165,23 @@ impl<K: MicroKernel> Product<'_, K> {
         let mut walk = self.lines.walk();
         let panels = self.kernel.panels::<1>(panel, self.column(panel));
         loop {
-            match K::rows_of_next_tile(self.lines.left(&walk)) {
+            match Self::rows_of_next_tile::<S>(self.lines.left(&walk)) {
                 0 => return,
-                6 if const { K::MOST_ROWS >= 6 } => self.tiles_apart::<S, 6>(simd, &panels, &mut walk),
-                5 if const { K::MOST_ROWS >= 5 } => self.tiles_apart::<S, 5>(simd, &panels, &mut walk),
-                4 if const { K::MOST_ROWS >= 4 } => self.tiles_apart::<S, 4>(simd, &panels, &mut walk),
-                3 if const { K::MOST_ROWS >= 3 } => self.tiles_apart::<S, 3>(simd, &panels, &mut walk),
-                2 if const { K::MOST_ROWS >= 2 } => self.tiles_apart::<S, 2>(simd, &panels, &mut walk),
+                6 if const { Self::most_rows::<S>() >= 6 } => {
+                    self.tiles_apart::<S, 6>(simd, &panels, &mut walk)
+                }
+                5 if const { Self::most_rows::<S>() >= 5 } => {
+                    self.tiles_apart::<S, 5>(simd, &panels, &mut walk)
+                }
+                4 if const { Self::most_rows::<S>() >= 4 } => {
+                    self.tiles_apart::<S, 4>(simd, &panels, &mut walk)
+                }
+                3 if const { Self::most_rows::<S>() >= 3 } => {
+                    self.tiles_apart::<S, 3>(simd, &panels, &mut walk)
+                }
+                2 if const { Self::most_rows::<S>() >= 2 } => {
+                    self.tiles_apart::<S, 2>(simd, &panels, &mut walk)
+                }
                 _ => self.tiles_apart::<S, 1>(simd, &panels, &mut walk),
             }
         }
@@ -218,7 +245,7 @@ impl<K: MicroKernel, const R: usize> Work for Tiles<'_, '_, K, R> {
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
-        while K::rows_of_next_tile(self.product.lines.left(self.walk)) == R {
+        while Product::<K>::rows_of_next_tile::<S>(self.product.lines.left(self.walk)) == R {
             K::tile::<S, R, 1>(self.product, simd, self.panels, self.walk);
         }
     }

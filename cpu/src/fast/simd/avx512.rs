@@ -166,6 +166,7 @@ impl Instructions for Avx512 {
     type Narrow = Avx2;
     type Wide = Avx512;
     const HAS_WIDE: bool = true;
+    const MULTIPLIES_BYTES: bool = true;
     const FUSES: bool = true;
 
     #[inline(always)]

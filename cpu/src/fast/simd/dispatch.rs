@@ -91,6 +91,12 @@ impl InstructionSet {
 pub(super) fn available() -> impl Iterator<Item = InstructionSet> {
     #[cfg(test)]
     permit_tiles();
+    let tiles = Amx::find().map(InstructionSet::Amx);
+    tiles.into_iter().chain(without_tiles())
+}
+
+/// Those among them that have vectors and nothing else.
+fn without_tiles() -> impl Iterator<Item = InstructionSet> {
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let avx512 = avx512::Avx512::find().map(InstructionSet::Avx512);
@@ -101,12 +107,10 @@ pub(super) fn available() -> impl Iterator<Item = InstructionSet> {
     let vectors = std::iter::once(InstructionSet::Neon);
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let vectors = std::iter::empty();
-    let tiles = Amx::find().map(InstructionSet::Amx);
-    tiles.into_iter().chain(vectors).chain([InstructionSet::Portable])
+    vectors.chain([InstructionSet::Portable])
 }
 
-/// The variable of the environment that names the best instruction set to use: `amx`, `avx512`, `avx2`,
-/// `neon` or `portable`.
+/// The variable of the environment that names the best instruction set to use, by [`InstructionSet::name`].
 const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 
 /// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
@@ -128,36 +132,42 @@ pub(super) fn from_limit(limit: Option<&str>) -> InstructionSet {
         .unwrap_or(InstructionSet::Portable)
 }
 
-/// Whether [`Columns::add_byte_products`] is one instruction of those that [`dispatch`] picks.
-pub(in crate::fast) fn multiplies_bytes() -> bool {
-    struct Ask;
+/// What kernels choose by before they are compiled for an instruction set.
+struct Features {
+    multiplies_bytes: bool,
+    has_wide: bool,
+    rescales_by_floats: bool,
+}
 
-    impl Work for Ask {
-        type Output = bool;
+/// Asks the instructions that [`dispatch`] picks.
+struct Ask;
 
-        #[inline(always)]
-        fn run<S: Instructions>(self, _: S) -> bool {
-            S::HAS_WIDE
+impl Work for Ask {
+    type Output = Features;
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) -> Features {
+        Features {
+            multiplies_bytes: S::MULTIPLIES_BYTES,
+            has_wide: S::HAS_WIDE,
+            rescales_by_floats: S::Wide::TRUNCATES,
         }
     }
+}
 
-    dispatch(Ask)
+/// Whether those that [`dispatch`] picks [multiply bytes](Instructions::MULTIPLIES_BYTES).
+pub(in crate::fast) fn multiplies_bytes() -> bool {
+    dispatch(Ask).multiplies_bytes
+}
+
+/// Whether those that [`dispatch`] picks [have wide registers](Instructions::HAS_WIDE).
+pub(in crate::fast) fn has_wide() -> bool {
+    dispatch(Ask).has_wide
 }
 
 /// Whether those that [`dispatch`] picks rescale by floats.
 pub(in crate::fast) fn rescales_by_floats() -> bool {
-    struct Ask;
-
-    impl Work for Ask {
-        type Output = bool;
-
-        #[inline(always)]
-        fn run<S: Instructions>(self, _: S) -> bool {
-            S::Wide::TRUNCATES
-        }
-    }
-
-    dispatch(Ask)
+    dispatch(Ask).rescales_by_floats
 }
 
 /// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for
@@ -166,9 +176,8 @@ pub(in crate::fast) fn rescales_by_floats() -> bool {
 /// [`nnhal_os::cpu::permit_tiles`].
 pub fn permit_tiles() {
     // Not for processes that are told to use less.
-    const LESS: [&str; 3] = ["avx512", "avx2", "portable"];
-    let is_less = nnhal_os::environment::var(LIMIT).is_some_and(|limit| LESS.contains(&limit.as_str()));
-    if !is_less {
+    let limit = nnhal_os::environment::var(LIMIT);
+    if without_tiles().all(|set| limit.as_deref() != Some(set.name())) {
         nnhal_os::cpu::permit_tiles();
     }
 }

@@ -9,9 +9,10 @@ pub(in crate::fast) trait Instructions: Copy {
     type Narrow: Simd<LANES>;
     /// Vectors of [`super::WIDE`] lanes, one register or several.
     type Wide: Columns<Narrow = Self::Narrow>;
-    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and
-    /// bytes are multiplied and added by one instruction.
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32.
     const HAS_WIDE: bool;
+    /// Whether [`Columns::add_byte_products`] is an instruction or two for each register.
+    const MULTIPLIES_BYTES: bool = false;
     /// Whether a product and a sum that is rounded once is one instruction.
     const FUSES: bool;
 

@@ -50,7 +50,7 @@ pub(super) use amx::{Amx, Shaped};
 pub use dispatch::permit_tiles;
 #[cfg(test)]
 pub(super) use dispatch::run_by_each;
-pub(super) use dispatch::{dispatch, multiplies_bytes, rescales_by_floats, tiles};
+pub(super) use dispatch::{dispatch, has_wide, multiplies_bytes, rescales_by_floats, tiles};
 pub(crate) use dispatch::{instruction_set, vectorised};
 pub(crate) use instructions::Loop;
 pub(super) use instructions::{Instructions, Work};
