@@ -29,7 +29,9 @@ pub(super) fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Outpu
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2(simd) => simd.run(work),
         #[cfg(target_arch = "aarch64")]
-        InstructionSet::Neon => neon::Neon.run(work),
+        InstructionSet::NeonDot(simd) => simd.run(work),
+        #[cfg(target_arch = "aarch64")]
+        InstructionSet::Neon(simd) => simd.run(work),
         InstructionSet::Portable => portable::Portable.run(work),
     }
 }
@@ -68,7 +70,9 @@ pub(super) enum InstructionSet {
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "aarch64")]
-    Neon,
+    NeonDot(neon::Neon<true>),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
     Portable,
 }
 
@@ -81,7 +85,9 @@ impl InstructionSet {
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2(_) => "avx2",
             #[cfg(target_arch = "aarch64")]
-            InstructionSet::Neon => "neon",
+            InstructionSet::NeonDot(_) => "neon-dotprod",
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon(_) => "neon",
             InstructionSet::Portable => "portable",
         }
     }
@@ -104,7 +110,11 @@ fn without_tiles() -> impl Iterator<Item = InstructionSet> {
         avx512.into_iter().chain(avx2)
     };
     #[cfg(target_arch = "aarch64")]
-    let vectors = std::iter::once(InstructionSet::Neon);
+    let vectors = {
+        let neon = InstructionSet::Neon(neon::Neon::new());
+        let with_dot = neon::Neon::find().map(InstructionSet::NeonDot);
+        with_dot.into_iter().chain([neon])
+    };
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let vectors = std::iter::empty();
     vectors.chain([InstructionSet::Portable])

@@ -1,6 +1,7 @@
 //! Vectors in NEON's registers: two of four lanes for a narrow vector, four for a wide one.
 
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 use super::instructions::{Instructions, Work};
 use super::lanes::{LANES, WIDE, lanes_from};
@@ -8,11 +9,53 @@ use super::pair::{Halves, Pair};
 use super::scales::{Rescale, RescaleOnce};
 use super::vectors::Simd;
 
-/// NEON.
+/// NEON, and with `DOT` instructions that sum the products of four bytes: then there is a value only where
+/// the processor has them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Neon;
+pub(super) struct Neon<const DOT: bool = false>(());
+
+/// For what is the same with and without them.
+const NEON: Neon = Neon(());
 
 impl Neon {
+    /// Where it is not known whether the processor has more.
+    pub(super) fn new() -> Neon {
+        NEON
+    }
+}
+
+impl Neon<true> {
+    /// Where this processor has both.
+    pub(super) fn find() -> Option<Neon<true>> {
+        std::arch::is_aarch64_feature_detected!("dotprod").then_some(Neon(()))
+    }
+
+    /// Sums of products of four signed bytes.
+    #[inline(always)]
+    fn dot(self, sums: int32x4_t, left: int8x16_t, right: int8x16_t) -> int32x4_t {
+        let mut sums = sums;
+        // SAFETY: the instruction touches no memory and no flags; `self` exists, so the processor has it.
+        unsafe {
+            asm!(
+                ".arch_extension dotprod",
+                "sdot {sums:v}.4s, {left:v}.16b, {right:v}.16b",
+                sums = inout(vreg) sums,
+                left = in(vreg) left,
+                right = in(vreg) right,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        sums
+    }
+}
+
+impl<const DOT: bool> Neon<DOT> {
+    /// The same, if it is the one with instructions for bytes.
+    #[inline(always)]
+    fn with_dot(self) -> Option<Neon<true>> {
+        DOT.then_some(Neon(()))
+    }
+
     /// Runs a kernel as a function of its own: kernels for several instruction sets in one function take long
     /// to compile.
     #[inline(never)]
@@ -90,7 +133,7 @@ fn add_products_of_words(sums: Integers, left: int16x8_t, right: int16x8_t) -> I
 /// are above `i32::MIN`: they may be made one less.
 #[inline(always)]
 fn high_products(sums: Integers, mantissa: &[i32; WIDE], first: usize) -> Integers {
-    let mantissa = Neon.load_i32(lanes_from(mantissa, first));
+    let mantissa = NEON.load_i32(lanes_from(mantissa, first));
     of_both!(vqrdmulhq_s32(sums, mantissa))
 }
 
@@ -98,23 +141,24 @@ fn high_products(sums: Integers, mantissa: &[i32; WIDE], first: usize) -> Intege
 /// there, and the complement of that is this.
 #[inline(always)]
 fn shift_once(by: &RescaleOnce, first: usize) -> Integers {
-    let right = Neon.load_i32(lanes_from(&by.right, first));
+    let right = NEON.load_i32(lanes_from(&by.right, first));
     of_both!(vmvnq_s32(right))
 }
 
-impl Instructions for Neon {
-    type Narrow = Neon;
-    type Wide = Pair<Neon>;
+impl<const DOT: bool> Instructions for Neon<DOT> {
+    type Narrow = Self;
+    type Wide = Pair<Self>;
     const HAS_WIDE: bool = false;
+    const MULTIPLIES_BYTES: bool = DOT;
     const FUSES: bool = true;
 
     #[inline(always)]
-    fn narrow(self) -> Neon {
+    fn narrow(self) -> Self {
         self
     }
 
     #[inline(always)]
-    fn wide(self) -> Pair<Neon> {
+    fn wide(self) -> Pair<Self> {
         Pair(self)
     }
 
@@ -124,7 +168,7 @@ impl Instructions for Neon {
     }
 }
 
-impl Simd<LANES> for Neon {
+impl<const DOT: bool> Simd<LANES> for Neon<DOT> {
     type F32 = Floats;
     type I32 = Integers;
     type Pairs = [i16; WIDE];
@@ -275,7 +319,7 @@ impl Simd<LANES> for Neon {
     }
 }
 
-impl Halves for Neon {
+impl<const DOT: bool> Halves for Neon<DOT> {
     #[inline(always)]
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> [Integers; 2] {
         let (first, second): (Words, Words) = (bytemuck::cast(*first), bytemuck::cast(*second));
@@ -287,6 +331,23 @@ impl Halves for Neon {
 
     #[inline(always)]
     fn add_byte_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
+        if let Some(simd) = self.with_dot() {
+            // Both are signed for the instruction, so values are 128 less, which is made good for all rows.
+            let (left, right): ([uint8x16_t; 2], [int8x16_t; 2]) =
+                (bytemuck::cast(left), bytemuck::cast(right));
+            let top = instruction!(vdupq_n_u8(0x80));
+            let left: [int8x16_t; 2] = bytemuck::cast([
+                instruction!(veorq_u8(left[0], top)),
+                instruction!(veorq_u8(left[1], top)),
+            ]);
+            let (least, none) = (instruction!(vdupq_n_s8(i8::MIN)), instruction!(vdupq_n_s32(0)));
+            let less = [simd.dot(none, least, right[0]), simd.dot(none, least, right[1])];
+            let products = [
+                simd.dot(sums[0], left[0], right[0]),
+                simd.dot(sums[1], left[1], right[1]),
+            ];
+            return of_both!(vsubq_s32(products, less));
+        }
         let (left, right): ([uint16x8_t; 2], Words) = (bytemuck::cast(left), words(right));
         let low = instruction!(vdupq_n_u16(0xff));
         let low = [low, low];
