@@ -94,6 +94,8 @@ mod tests {
         is_read_twice: bool,
         /// Whether what clamps gives an output of the model.
         is_output: bool,
+        /// Whether the layer's input is padded before it, and another operation stands before what clamps.
+        is_padded: bool,
     }
 
     const CASE: Case = Case {
@@ -103,6 +105,7 @@ mod tests {
         activation: 0,
         is_read_twice: false,
         is_output: false,
+        is_padded: false,
     };
 
     fn typed(ty: T, dims: &[u32], scale: f32) -> Operand {
@@ -161,24 +164,38 @@ mod tests {
                 O::DEPTHWISE_CONV_2D => &[1, 3, 3, CHANNELS],
                 _ => &[CHANNELS, 3, 3, CHANNELS],
             };
+            let image = if self.is_padded {
+                let paddings = Operand::new(T::TENSOR_INT32, &[4, 2]);
+                let ones = [0, 0, 1, 1, 1, 1, 0, 0_i32];
+                let paddings = graph.constant(paddings, bytemuck::cast_slice(&ones));
+                let padded = typed(self.ty, &[1, 6, 7, CHANNELS], 0.25);
+                graph.operation(O::PAD, &[input, paddings], padded)
+            } else {
+                input
+            };
             let filter = self.constant(&mut graph, filter, 0.125);
             let bias = self.bias(&mut graph);
+            let padding = if self.is_padded { 2 } else { 1 };
             let scalars: &[i32] = match self.layer {
                 O::FULLY_CONNECTED => &[],
-                O::DEPTHWISE_CONV_2D => &[1, 1, 1, 1],
-                _ => &[1, 1, 1],
+                O::DEPTHWISE_CONV_2D => &[padding, 1, 1, 1],
+                _ => &[padding, 1, 1],
             };
             let scalars: Vec<u32> = scalars
                 .iter()
                 .chain([&self.activation])
                 .map(|value| graph.scalar(*value))
                 .collect();
-            let inputs = [&[input, filter, bias][..], &scalars].concat();
+            let inputs = [&[image, filter, bias][..], &scalars].concat();
             let result = typed(self.ty, dims, 0.5);
             let sums = graph.operation(self.layer, &inputs, result.clone());
-            let clamp = graph.operation(self.clamp, &[sums], result.clone());
             let none = graph.scalar(0);
-            let other = if self.is_read_twice { sums } else { input };
+            let other = match (self.is_read_twice, self.is_padded) {
+                (true, _) => sums,
+                (_, true) => graph.operation(O::ADD, &[input, input, none], result.clone()),
+                _ => input,
+            };
+            let clamp = graph.operation(self.clamp, &[sums], result.clone());
             let last = graph.operation(O::ADD, &[clamp, other, none], result);
             let outputs: &[u32] = if self.is_output { &[last, clamp] } else { &[last] };
             let model: Arc<ValidModel> = graph.valid(outputs);
@@ -239,6 +256,30 @@ mod tests {
                     case.assert_as_reference();
                     assert_eq!(case.clamped_by(), CLAMPED, "{case:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn layers_that_pad_their_input_clamp_what_they_give() {
+        for layer in [O::CONV_2D, O::DEPTHWISE_CONV_2D] {
+            for ty in [
+                T::TENSOR_FLOAT32,
+                T::TENSOR_QUANT8_ASYMM,
+                T::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
+                let case = Case {
+                    layer,
+                    ty,
+                    clamp: O::RELU,
+                    is_padded: true,
+                    ..CASE
+                };
+                case.assert_as_reference();
+                let program = case.program(KernelSet::Fast);
+                // PAD, the layer, another one, and what clamps.
+                let with = [0, 1, 2, 3].map(|at| program.computed_with(SubgraphIndex::Main, at, 1));
+                assert_eq!(with, [Some(0), Some(0), Some(2), Some(0)], "{case:?}");
             }
         }
     }
