@@ -30,6 +30,7 @@ mod packing;
 mod padded_layer;
 mod padded_row;
 mod partition;
+mod pass;
 mod peak;
 mod planned_step;
 mod pooling;
