@@ -8,7 +8,9 @@ use nnhal_hal::ops::recurrent::SequenceShape;
 use nnhal_hal::ops::rnn::Linking;
 
 use super::lstm_cell::{Cell, Pass, Settings, State};
-use super::recurrent::{FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, store};
+use super::recurrent::{
+    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, linked_inputs, store, store_given,
+};
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -124,7 +126,6 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
     let [(forward_units, forward_values), (backward_units, backward_values)] = sizes;
     let batches = sequence.batches as usize;
     let items = batches * sequence.steps as usize;
-    let merged_values = forward_values + backward_values;
     let [
         memory,
         forward,
@@ -136,7 +137,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         gates,
     ] = context.scratch.carve::<f32, 8>([
         FloatInputs::memory(&inputs),
-        items * if merged { merged_values } else { forward_values },
+        items * (forward_values + if merged { backward_values } else { 0 }),
         if merged { 0 } else { items * backward_values },
         batches * forward_values,
         batches * forward_units,
@@ -145,14 +146,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         4 * forward_units.max(backward_units),
     ])?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let input = (
-        inputs.required(0)?,
-        Items::whole(sequence, sequence.values as usize),
-    );
-    let aux = match aux_shape {
-        Some(shape) => Some((inputs.required(39)?, Items::whole(shape, shape.values as usize))),
-        None => None,
-    };
+    let (input, aux) = linked_inputs(&inputs, sequence, ((39, aux_shape), linking))?;
     let mut states = [
         State {
             output: &mut *forward_output,
@@ -168,18 +162,8 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         let is_backward = direction == 1;
         state.output.copy_from_slice(inputs.required(at.output_state)?);
         state.cell.copy_from_slice(inputs.required(at.cell_state)?);
-        let (units, values) = sizes[direction];
-        let items = Items {
-            shape: sequence,
-            stride: if merged { merged_values } else { values },
-            offset: if merged && is_backward { forward_values } else { 0 },
-            values,
-        };
         let mut pass = Pass {
-            input: match aux {
-                Some(aux) if is_backward && linking == Linking::Parallel => aux,
-                _ => input,
-            },
+            input: input[direction],
             aux,
             backward: is_backward,
             output: (
@@ -188,9 +172,9 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
                 } else {
                     &mut *forward
                 },
-                items,
+                Items::of_cell(sequence, [forward_values, backward_values], merged, direction),
             ),
-            gates: &mut gates[..4 * units],
+            gates: &mut gates[..4 * sizes[direction].0],
         };
         let prepared = cells[direction];
         Cell::new(&inputs, at, (settings, prepared))?.run(state, &mut pass);
@@ -203,11 +187,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         backward_output,
         backward_cell,
     ];
-    let given = results.iter().enumerate().filter(|(at, _)| !(merged && *at == 1));
-    for (number, (_, values)) in given.take(context.outputs.len()).enumerate() {
-        store(context.outputs.tensor(number)?, values)?;
-    }
-    Ok(())
+    store_given(&mut context.outputs, &results, merged)
 }
 
 #[cfg(test)]

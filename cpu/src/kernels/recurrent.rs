@@ -5,10 +5,11 @@ use half::f16;
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::recurrent::SequenceShape;
+use nnhal_hal::ops::rnn::Linking;
 
 use super::cell_activation::Functions;
 use super::element::Float;
-use crate::kernel::{Inputs, KernelError, TensorMut};
+use crate::kernel::{Inputs, KernelError, Outputs, TensorMut};
 
 /// The float tensors among an operation's inputs, as float32. Those of float16 are widened into memory that
 /// the caller has carved, once for each execution.
@@ -161,12 +162,62 @@ impl Items {
         }
     }
 
+    /// What one of two cells writes, which have so many values each: items of its own, or if they are merged,
+    /// of both, the first cell's before the other's.
+    pub(super) fn of_cell(shape: SequenceShape, values: [usize; 2], merged: bool, cell: usize) -> Items {
+        let own = Items::whole(shape, values[cell]);
+        if !merged {
+            return own;
+        }
+        Items {
+            stride: values[0] + values[1],
+            offset: if cell == 1 { values[0] } else { 0 },
+            ..own
+        }
+    }
+
     /// The cell's values at a step of a batch.
     pub(super) fn range(&self, step: usize, batch: usize) -> std::ops::Range<usize> {
         let (start, apart) = self.shape.rows(step, self.stride);
         let first = start + batch * apart + self.offset;
         first..first + self.values
     }
+}
+
+/// A sequence, and all of its values.
+pub(super) type Sequence<'a> = (&'a [f32], Items);
+
+/// The sequences that two cells have for input: the first cell's, the other's, and the one that both read
+/// beside it. `aux` has the number and the shape of the one that `linking` says what becomes of.
+pub(super) fn linked_inputs<'a>(
+    inputs: &FloatInputs<'a>,
+    sequence: SequenceShape,
+    (aux, linking): ((usize, Option<SequenceShape>), Linking),
+) -> Result<([Sequence<'a>; 2], Option<Sequence<'a>>), KernelError> {
+    let whole = |number: usize, shape: SequenceShape| {
+        Ok::<_, KernelError>((
+            inputs.required(number)?,
+            Items::whole(shape, shape.values as usize),
+        ))
+    };
+    let (input, (number, shape)) = (whole(0, sequence)?, aux);
+    let aux = shape.map(|shape| whole(number, shape)).transpose()?;
+    let backward = aux.filter(|_| linking == Linking::Parallel).unwrap_or(input);
+    Ok(([input, backward], aux))
+}
+
+/// Writes results to the outputs, as many as there are. If they are merged, the first holds what the second
+/// would.
+pub(super) fn store_given(
+    outputs: &mut Outputs<'_>,
+    results: &[&[f32]],
+    merged: bool,
+) -> Result<(), KernelError> {
+    let given = results.iter().enumerate().filter(|(at, _)| !(merged && *at == 1));
+    for (number, (_, values)) in given.take(outputs.len()).enumerate() {
+        store(outputs.tensor(number)?, values)?;
+    }
+    Ok(())
 }
 
 /// The steps of a sequence in the order in which a cell takes them.

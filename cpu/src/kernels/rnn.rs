@@ -10,7 +10,8 @@ use nnhal_hal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
 use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{
-    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, add_product, steps, store,
+    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, add_product, linked_inputs, steps, store,
+    store_given,
 };
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -213,15 +214,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         forward_units.max(backward_units),
     ])?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let input = (
-        inputs.required(0)?,
-        Items::whole(sequence, sequence.values as usize),
-    );
-    let aux = match aux_sequence {
-        Some(shape) => Some((inputs.required(9)?, Items::whole(shape, shape.values as usize))),
-        None => None,
-    };
-    let stride = if merged { forward_units + backward_units } else { 0 };
+    let (input, aux) = linked_inputs(&inputs, sequence, ((9, aux_sequence), linking))?;
     for (at, state) in [&mut *forward_state, &mut *backward_state]
         .into_iter()
         .enumerate()
@@ -230,16 +223,6 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         let prepared = cells[at];
         let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, prepared))?;
         state.copy_from_slice(inputs.required(TWO_CELLS[at].first + 3)?);
-        let items = if merged {
-            Items {
-                shape: sequence,
-                stride,
-                offset: if backward { forward_units } else { 0 },
-                values: cell.units(),
-            }
-        } else {
-            Items::whole(sequence, cell.units())
-        };
         let mut pass = Pass {
             backward,
             output: if backward && !merged {
@@ -247,21 +230,13 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
             } else {
                 &mut *forward_output
             },
-            items,
+            items: Items::of_cell(sequence, [forward_units, backward_units], merged, at),
             sums: &mut sums[..cell.units()],
         };
-        let input = match (linking, aux) {
-            (Linking::Parallel, Some(aux)) if backward => aux,
-            _ => input,
-        };
-        cell.run(input, aux, state, &mut pass);
+        cell.run(input[at], aux, state, &mut pass);
     }
     let results: [&[f32]; 4] = [forward_output, backward_output, forward_state, backward_state];
-    let given = results.iter().enumerate().filter(|(at, _)| !(merged && *at == 1));
-    for (number, (_, values)) in given.take(context.outputs.len()).enumerate() {
-        store(context.outputs.tensor(number)?, values)?;
-    }
-    Ok(())
+    store_given(&mut context.outputs, &results, merged)
 }
 
 #[cfg(test)]
