@@ -96,95 +96,95 @@ impl Windows {
     }
 }
 
+const WINDOWS: &[Windows] = &[
+    Windows::PLAIN,
+    Windows {
+        stride: 2,
+        columns: 32,
+        ..Windows::PLAIN
+    },
+    // Rows of several tiles and panels, batches, and parts that are filled up by one and by two.
+    Windows {
+        image: [2, 20, 33, 5],
+        filter: [5, 3],
+        columns: 40,
+        padding: 2,
+        stride: 2,
+        ..Windows::PLAIN
+    },
+    Windows {
+        image: [1, 30, 19, 2],
+        filter: [2, 5],
+        columns: 8,
+        padding: 0,
+        ..Windows::PLAIN
+    },
+    // In the image itself, where values are unsigned and parts whole; in one row and in one column.
+    Windows {
+        image: [2, 7, 9, 4],
+        padding: 0,
+        ..Windows::PLAIN
+    },
+    Windows {
+        image: [1, 7, 9, 16],
+        filter: [1, 3],
+        columns: 33,
+        padding: 0,
+        ..Windows::PLAIN
+    },
+    Windows {
+        image: [1, 7, 9, 1],
+        filter: [3, 1],
+        padding: 0,
+        ..Windows::PLAIN
+    },
+    // In one row of many values that do not make fours: by tiles where there are any.
+    Windows {
+        image: [1, 7, 9, 43],
+        filter: [1, 3],
+        columns: 64,
+        padding: 0,
+        ..Windows::PLAIN
+    },
+    Windows {
+        image: [2, 7, 9, 43],
+        filter: [1, 3],
+        columns: 64,
+        ..Windows::PLAIN
+    },
+    // Windows with gaps: gathered where channels do not make fours.
+    Windows {
+        dilation: 2,
+        padding: 2,
+        ..Windows::PLAIN
+    },
+    Windows {
+        image: [1, 9, 11, 8],
+        dilation: 2,
+        padding: 2,
+        ..Windows::PLAIN
+    },
+    // Far apart, so gathered as well.
+    Windows {
+        image: [1, 19, 21, 3],
+        stride: 4,
+        ..Windows::PLAIN
+    },
+    // Something is subtracted for values: by pairs.
+    Windows {
+        weight_zero: 9,
+        ..Windows::PLAIN
+    },
+    Windows {
+        weight_zero: -60,
+        stride: 2,
+        ..Windows::PLAIN
+    },
+];
+
 #[test]
 fn windows_of_bytes_are_those_of_the_reference() {
-    let plain = Windows::PLAIN;
-    let cases = [
-        plain,
-        Windows {
-            stride: 2,
-            columns: 32,
-            ..plain
-        },
-        // Rows of several tiles and panels, batches, and parts that are filled up by one and by two.
-        Windows {
-            image: [2, 20, 33, 5],
-            filter: [5, 3],
-            columns: 40,
-            padding: 2,
-            stride: 2,
-            ..plain
-        },
-        Windows {
-            image: [1, 30, 19, 2],
-            filter: [2, 5],
-            columns: 8,
-            padding: 0,
-            ..plain
-        },
-        // In the image itself, where values are unsigned and parts whole; in one row and in one column.
-        Windows {
-            image: [2, 7, 9, 4],
-            padding: 0,
-            ..plain
-        },
-        Windows {
-            image: [1, 7, 9, 16],
-            filter: [1, 3],
-            columns: 33,
-            padding: 0,
-            ..plain
-        },
-        Windows {
-            image: [1, 7, 9, 1],
-            filter: [3, 1],
-            padding: 0,
-            ..plain
-        },
-        // In one row of many values that do not make fours: by tiles where there are any.
-        Windows {
-            image: [1, 7, 9, 43],
-            filter: [1, 3],
-            columns: 64,
-            padding: 0,
-            ..plain
-        },
-        Windows {
-            image: [2, 7, 9, 43],
-            filter: [1, 3],
-            columns: 64,
-            ..plain
-        },
-        // Windows with gaps: gathered where channels do not make fours.
-        Windows {
-            dilation: 2,
-            padding: 2,
-            ..plain
-        },
-        Windows {
-            image: [1, 9, 11, 8],
-            dilation: 2,
-            padding: 2,
-            ..plain
-        },
-        // Far apart, so gathered as well.
-        Windows {
-            image: [1, 19, 21, 3],
-            stride: 4,
-            ..plain
-        },
-        // Something is subtracted for values: by pairs.
-        Windows {
-            weight_zero: 9,
-            ..plain
-        },
-        Windows {
-            weight_zero: -60,
-            stride: 2,
-            ..plain
-        },
-    ];
-    for case in cases {
+    for case in WINDOWS {
         for ty in [
             OperandType::TENSOR_QUANT8_ASYMM,
             OperandType::TENSOR_QUANT8_ASYMM_SIGNED,

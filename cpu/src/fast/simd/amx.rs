@@ -358,6 +358,103 @@ macro_rules! sum_two_by_two {
     };
 }
 
+/// Sums two tiles of rows with one panel.
+macro_rules! sum_two_by_one {
+    ($blocks:expr, $sums:expr) => {
+        sum_blocks!(
+            [
+                "tileloadd tmm4, [{rows} + {stride}*1]"
+                "tileloadd tmm6, [{left} + {stride}*1]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{more_rows} + {stride}*1]"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tileloadd tmm4, [{rows} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{more_rows} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tileloadd tmm7, [{left} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "tdpbf16ps tmm2, tmm5, tmm7"
+                "tileloadd tmm4, [{rows} + {stride}*1]"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "tileloadd tmm5, [{more_rows} + {stride}*1]"
+                "tdpbf16ps tmm2, tmm5, tmm7"
+                "tileloadd tmm7, [{left} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "tdpbf16ps tmm2, tmm5, tmm7"
+                "tileloadd tmm4, [{rows} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{more_rows} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+            ],
+            "add {ahead}, 3072",
+            $blocks,
+            $sums
+        )
+    };
+}
+
+/// Sums one tile of rows with two panels.
+macro_rules! sum_one_by_two {
+    ($blocks:expr, $sums:expr) => {
+        sum_blocks!(
+            [
+                "tileloadd tmm4, [{rows} + {stride}*1]"
+                "tileloadd tmm6, [{left} + {stride}*1]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm7, [{right} + {stride}*1]"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tileloadd tmm5, [{rows} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+                "tdpbf16ps tmm1, tmm5, tmm7"
+                "tileloadd tmm6, [{left} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+                "tileloadd tmm7, [{right} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm1, tmm5, tmm7"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tileloadd tmm6, [{left} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm7, [{right} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tileloadd tmm5, [{rows} + {stride}*1 + 2048]"
+                "tileloadd tmm6, [{left} + {stride}*1]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+                "tileloadd tmm7, [{right} + {stride}*1]"
+                "tdpbf16ps tmm1, tmm5, tmm7"
+            ],
+            "add {ahead}, 3072",
+            $blocks,
+            $sums
+        )
+    };
+}
+
+/// Sums one tile of rows with one panel.
+macro_rules! sum_one_by_one {
+    ($blocks:expr, $sums:expr) => {
+        sum_blocks!(
+            [
+                "tileloadd tmm4, [{rows} + {stride}*1]"
+                "tileloadd tmm6, [{left} + {stride}*1]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{rows} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+                "tileloadd tmm7, [{left} + {stride}*1 + 1024]"
+                "tdpbf16ps tmm0, tmm5, tmm7"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "tileloadd tmm7, [{left} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "tileloadd tmm5, [{rows} + {stride}*1 + 2048]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+            ],
+            "add {ahead}, 3072",
+            $blocks,
+            $sums
+        )
+    };
+}
+
 /// What is multiplied: tiles of rows and panels of columns, as many blocks at each pointer.
 struct Blocks {
     rows: [*const Bf16x3; 2],
@@ -423,85 +520,9 @@ impl Shaped {
                 sums
             ),
             (2, 2) => sum_two_by_two!("", "add {ahead}, 3072", blocks, sums),
-            (2, _) => sum_blocks!(
-                [
-                    "tileloadd tmm4, [{rows} + {stride}*1]"
-                    "tileloadd tmm6, [{left} + {stride}*1]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm5, [{more_rows} + {stride}*1]"
-                    "tdpbf16ps tmm2, tmm5, tmm6"
-                    "tileloadd tmm4, [{rows} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm5, [{more_rows} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm2, tmm5, tmm6"
-                    "tileloadd tmm7, [{left} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm4, tmm7"
-                    "tdpbf16ps tmm2, tmm5, tmm7"
-                    "tileloadd tmm4, [{rows} + {stride}*1]"
-                    "tdpbf16ps tmm0, tmm4, tmm7"
-                    "tileloadd tmm5, [{more_rows} + {stride}*1]"
-                    "tdpbf16ps tmm2, tmm5, tmm7"
-                    "tileloadd tmm7, [{left} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm0, tmm4, tmm7"
-                    "tdpbf16ps tmm2, tmm5, tmm7"
-                    "tileloadd tmm4, [{rows} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm5, [{more_rows} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm2, tmm5, tmm6"
-                ],
-                "add {ahead}, 3072",
-                blocks,
-                sums
-            ),
-            (_, 2) => sum_blocks!(
-                [
-                    "tileloadd tmm4, [{rows} + {stride}*1]"
-                    "tileloadd tmm6, [{left} + {stride}*1]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm7, [{right} + {stride}*1]"
-                    "tdpbf16ps tmm1, tmm4, tmm7"
-                    "tileloadd tmm5, [{rows} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                    "tdpbf16ps tmm1, tmm5, tmm7"
-                    "tileloadd tmm6, [{left} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                    "tileloadd tmm7, [{right} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm1, tmm5, tmm7"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tdpbf16ps tmm1, tmm4, tmm7"
-                    "tileloadd tmm6, [{left} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm7, [{right} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm1, tmm4, tmm7"
-                    "tileloadd tmm5, [{rows} + {stride}*1 + 2048]"
-                    "tileloadd tmm6, [{left} + {stride}*1]"
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                    "tileloadd tmm7, [{right} + {stride}*1]"
-                    "tdpbf16ps tmm1, tmm5, tmm7"
-                ],
-                "add {ahead}, 3072",
-                blocks,
-                sums
-            ),
-            _ => sum_blocks!(
-                [
-                    "tileloadd tmm4, [{rows} + {stride}*1]"
-                    "tileloadd tmm6, [{left} + {stride}*1]"
-                    "tdpbf16ps tmm0, tmm4, tmm6"
-                    "tileloadd tmm5, [{rows} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                    "tileloadd tmm7, [{left} + {stride}*1 + 1024]"
-                    "tdpbf16ps tmm0, tmm5, tmm7"
-                    "tdpbf16ps tmm0, tmm4, tmm7"
-                    "tileloadd tmm7, [{left} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm0, tmm4, tmm7"
-                    "tileloadd tmm5, [{rows} + {stride}*1 + 2048]"
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                ],
-                "add {ahead}, 3072",
-                blocks,
-                sums
-            ),
+            (2, _) => sum_two_by_one!(blocks, sums),
+            (_, 2) => sum_one_by_two!(blocks, sums),
+            _ => sum_one_by_one!(blocks, sums),
         }
     }
 }
