@@ -130,6 +130,53 @@ pub(crate) const MATRIX_PER_ROWS: usize = 8;
 /// microseconds each were as fast with 8 and slower with 16.
 pub(crate) const MORE_AT_BORDERS: u64 = 6;
 
+// Tiles, as those of AMX, in place of vectors.
+
+/// Least rows, least values along the common dimension, and least weights for tiles of bytes: with fewer,
+/// sums are stored and loaded again for too few products each, or rows copied for too few columns. Measured
+/// on a Granite Rapids.
+pub(crate) const LEAST_ROWS_FOR_BYTE_TILES: usize = 16;
+pub(crate) const LEAST_DEPTH_FOR_BYTE_TILES: usize = 128;
+pub(crate) const LEAST_WEIGHTS_FOR_BYTE_TILES: usize = 48 * LEAST_DEPTH_FOR_BYTE_TILES;
+
+/// Least rows and columns, and least values along the common dimension and side by side, for tiles of floats
+/// that are parted: with fewer, parting values takes longer than is gained, or tiles hold mostly nothing.
+/// Measured on a Granite Rapids, when vectors took two panels at a time.
+pub(crate) const LEAST_ROWS_FOR_FLOAT_TILES: usize = 40;
+pub(crate) const LEAST_COLUMNS_FOR_FLOAT_TILES: usize = 48;
+pub(crate) const LEAST_DEPTH_FOR_FLOAT_TILES: usize = 48;
+
+/// Most values along the common dimension for them: two tiles of rows take about half of a second-level
+/// cache.
+pub(crate) const MOST_DEPTH_FOR_FLOAT_TILES: usize = 4096;
+
+/// Larger matrices of parted floats do not stay in a second-level cache beside all else: as many rows as fit
+/// are multiplied with a panel while it is there.
+pub(crate) const NEAR_BYTES_OF_FLOAT_TILES: usize = 1 << 20;
+
+/// Bytes of the tiles of rows that are multiplied with a panel of such a matrix at a time.
+pub(crate) const FAR_ROWS_BYTES: usize = 384 * 1024;
+
+// Choices among kernels.
+
+/// How many times as fast as those of floats products of bytes are taken to be, where an instruction has
+/// them.
+pub(crate) const BYTES_TIMES_AS_FAST: u64 = 2;
+
+/// Fewer elements of a sum of bytes than these gain less from floats than proving them takes, however often
+/// they are computed: trying all pairs takes as long as 65,536 elements and more, and a model may have many
+/// small sums.
+pub(crate) const WORTH_A_PROOF: usize = 2048;
+
+/// Where an image is wider by more than this than the one that it is resized to, most of what is made for
+/// each row would not be used, and the work would grow faster than the operands do.
+pub(crate) const MOST_LEFT_OUT: u32 = 4;
+
+/// As many bytes that are only moved take about as long as a result of resizing, and as a place of an extreme
+/// among a few bytes.
+pub(crate) const BYTES_PER_RESIZED: u64 = 16;
+pub(crate) const BYTES_PER_PLACE: usize = 8;
+
 // Operations that are computed as one.
 
 /// Most operations after one that are looked at with it.

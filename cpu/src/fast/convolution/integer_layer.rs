@@ -11,10 +11,8 @@ use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
 use crate::fast::simd::{Instructions, Work, dispatch};
 use crate::fast::strips::{Frame, Outputs};
+use crate::plan::cost::BYTES_TIMES_AS_FAST;
 use crate::threads::{Grid, Team};
-
-/// How many times as fast as those of floats products of bytes are taken to be.
-const TIMES_AS_FAST: u64 = 2;
 
 /// Whether the weights of a layer are 8-bit integers, and the layer if so.
 #[derive(Debug)]
@@ -113,7 +111,7 @@ impl IntegerLayer {
     /// How `team` parts it.
     pub(in crate::fast) fn parted(&self, team: &Team<'_>) -> Parted<'_> {
         let (patches, matrix) = (&self.patches, self.weights.packed().bytes().len());
-        let threads = team.threads_for(cost(patches, matrix, TIMES_AS_FAST));
+        let threads = team.threads_for(cost(patches, matrix, BYTES_TIMES_AS_FAST));
         let columns = self.weights.sizes().0;
         // The windows of each image alone, but for pixels, which are rows of one large image.
         let rows = if patches.are_pixels() {

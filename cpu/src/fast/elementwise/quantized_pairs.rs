@@ -16,6 +16,7 @@ use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
 use crate::kernels::element::is_signed_8_bit;
 use crate::plan::Declared;
+use crate::plan::cost::WORTH_A_PROOF;
 use crate::threads::Team;
 
 /// What computes an operation on bytes, for people to read.
@@ -39,10 +40,6 @@ impl<P: Pairwise<u8> + Cost + Debug + Send> QuantizedPairs for P {
         broadcast::run(self, walk, inputs, output, (team, self.bytes()));
     }
 }
-
-/// Fewer elements than these gain less from floats than proving them takes, however often they are computed:
-/// trying all pairs takes as long as 65,536 elements and more, and a model may have many small sums.
-const WORTH_A_PROOF: usize = 2048;
 
 /// What computes an operation, if it is one on bytes of which everything is known beforehand.
 pub(in crate::fast) fn known(binary: Binary, declared: &Declared<'_>) -> Option<Box<dyn QuantizedPairs>> {

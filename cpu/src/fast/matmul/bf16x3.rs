@@ -17,24 +17,11 @@ use crate::fast::packing::{Packing, PackingError};
 use crate::fast::simd::amx_tiles::{Bf16x3, DEEP, SIDE, TileSums};
 use crate::fast::simd::strided::Rows;
 use crate::fast::simd::{Amx, Instructions, Shaped, Simd, WIDE, Work, dispatch};
+use crate::plan::cost::{
+    FAR_ROWS_BYTES, LEAST_COLUMNS_FOR_FLOAT_TILES, LEAST_DEPTH_FOR_FLOAT_TILES, LEAST_ROWS_FOR_FLOAT_TILES,
+    MOST_DEPTH_FOR_FLOAT_TILES, NEAR_BYTES_OF_FLOAT_TILES,
+};
 use crate::threads::Block;
-
-/// Least rows and columns, and least values along the common dimension and side by side: with fewer, parting
-/// values takes longer than is gained, or tiles hold mostly nothing. Measured on a Granite Rapids, when
-/// vectors took two panels at a time.
-const LEAST_ROWS: usize = 40;
-const LEAST_COLUMNS: usize = 48;
-const LEAST_DEPTH: usize = 48;
-
-/// Most values along the common dimension: two tiles of rows take about half of a second-level cache.
-const MOST_DEPTH: usize = 4096;
-
-/// Larger matrices do not stay in a second-level cache beside all else: as many rows as fit are multiplied
-/// with a panel while it is there.
-const NEAR_BYTES: usize = 1 << 20;
-
-/// Bytes of the tiles of rows that are multiplied with a panel of such a matrix at a time.
-const FAR_ROWS_BYTES: usize = 384 * 1024;
 
 /// Values of this magnitude and more are rounded to an infinity.
 const LEAST_UNPARTED: f32 = f32::from_bits(0x7f7f_8000);
@@ -102,10 +89,10 @@ impl PackedBf16x3 {
     /// Whether this is worth it for so many rows, columns and values along the common dimension, of which so
     /// many lie side by side.
     pub(in crate::fast) fn pays(rows: usize, (columns, depth): (usize, usize), part: usize) -> bool {
-        rows >= LEAST_ROWS
-            && columns >= LEAST_COLUMNS
-            && (LEAST_DEPTH..=MOST_DEPTH).contains(&depth)
-            && part >= LEAST_DEPTH
+        rows >= LEAST_ROWS_FOR_FLOAT_TILES
+            && columns >= LEAST_COLUMNS_FOR_FLOAT_TILES
+            && (LEAST_DEPTH_FOR_FLOAT_TILES..=MOST_DEPTH_FOR_FLOAT_TILES).contains(&depth)
+            && part >= LEAST_DEPTH_FOR_FLOAT_TILES
     }
 
     /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them.
@@ -160,7 +147,7 @@ impl PackedBf16x3 {
 
     /// Whether panels come from further away than the second-level cache.
     fn is_far(&self) -> bool {
-        self.panels.bytes().len() > NEAR_BYTES
+        self.panels.bytes().len() > NEAR_BYTES_OF_FLOAT_TILES
     }
 
     /// How many tiles of rows are multiplied with a panel at a time, of so many; an even number.

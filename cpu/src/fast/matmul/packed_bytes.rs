@@ -12,25 +12,21 @@ use crate::fast::simd::amx_tiles::{DEEP_BYTES, SIDE};
 use crate::fast::simd::strided::Rows;
 use crate::fast::simd::{Amx, COLUMN_ORDER, Columns};
 use crate::kernels::fixed_point::Multiplier;
+use crate::plan::cost::{
+    LEAST_DEPTH_FOR_BYTE_TILES, LEAST_ROWS_FOR_BYTE_TILES, LEAST_WEIGHTS_FOR_BYTE_TILES,
+};
 
 /// Values that are multiplied at once.
 pub(in crate::fast) const FOUR: usize = 4;
 
-/// Least rows, least values along the common dimension, and least weights for tiles: with fewer, sums are
-/// stored and loaded again for too few products each, or rows copied for too few columns. Measured on a
-/// Granite Rapids.
-const LEAST_ROWS: usize = 16;
-const LEAST_DEPTH: usize = 128;
-const LEAST_WEIGHTS: usize = 48 * LEAST_DEPTH;
-
 /// Whether tiles are worth it for so many columns of so many values.
 fn suit_tiles((columns, depth): (usize, usize)) -> bool {
-    depth >= LEAST_DEPTH && columns * depth >= LEAST_WEIGHTS
+    depth >= LEAST_DEPTH_FOR_BYTE_TILES && columns * depth >= LEAST_WEIGHTS_FOR_BYTE_TILES
 }
 
 /// Whether they are for so many rows.
 pub(in crate::fast) fn pay_tiles(rows: usize) -> bool {
-    rows >= LEAST_ROWS
+    rows >= LEAST_ROWS_FOR_BYTE_TILES
 }
 
 /// Bytes of a row of so many values with the zeros that fill it up.

@@ -11,6 +11,7 @@ use crate::fast::simd::{Instructions, WIDE, Work, dispatch};
 use crate::fast::{PlannedStep, REFERENCE, partition};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::plan::Declared;
+use crate::plan::cost::BYTES_PER_PLACE;
 use crate::threads::Cost;
 
 /// Values that are compared at once.
@@ -57,8 +58,8 @@ pub(in crate::fast) fn flip(largest: bool, ty: OperandType) -> Option<u8> {
 
 /// How much work it is to look for so many places among so many values.
 pub(in crate::fast) fn cost(places: usize, values: usize) -> Cost {
-    // A place takes about as long as 8 bytes that are only moved, or as its values if they are many.
-    Cost::of_bytes(places.saturating_mul(8).max(values))
+    // As long as its values are moved if they are many.
+    Cost::of_bytes(places.saturating_mul(BYTES_PER_PLACE).max(values))
 }
 
 /// How many values there are along the axis, if they are neighbours and no more than keys have places for.

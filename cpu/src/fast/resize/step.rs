@@ -24,12 +24,9 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
 use crate::plan::Declared;
+use crate::plan::cost::{BYTES_PER_RESIZED, MOST_LEFT_OUT};
 use crate::scratch::Scratch;
 use crate::threads::{Block, Cost, Team};
-
-/// Where the input is wider than the output by more than this, most of what is made for each row would not be
-/// used, and the work would grow faster than the operands do.
-const LEFT_OUT: u32 = 4;
 
 /// A bilinear resizing.
 #[derive(Debug)]
@@ -56,7 +53,7 @@ impl ResizeStep {
 /// Whether these are images in NHWC, and not much larger before than after.
 pub(in crate::fast) fn is_served(geometry: &ResizeGeometry) -> bool {
     let line = u64::from(geometry.input.width) * u64::from(geometry.input.channels);
-    let is_mostly_left_out = geometry.input.width / LEFT_OUT > geometry.output.width;
+    let is_mostly_left_out = geometry.input.width / MOST_LEFT_OUT > geometry.output.width;
     !geometry.nchw && !is_mostly_left_out && line <= u64::from(u32::MAX)
 }
 
@@ -189,8 +186,7 @@ pub(in crate::fast) fn cost(geometry: &ResizeGeometry) -> Cost {
     let rows = u64::from(output.batch) * u64::from(output.height);
     Cost {
         multiply_adds: (2 * rows).saturating_mul(line(geometry) as u64),
-        // A result takes about as long as 16 bytes that are only moved.
-        bytes: rows * u64::from(output.width) * u64::from(output.channels) * 16,
+        bytes: rows * u64::from(output.width) * u64::from(output.channels) * BYTES_PER_RESIZED,
     }
 }
 
