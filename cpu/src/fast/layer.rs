@@ -295,6 +295,25 @@ impl Layer {
         Some(convolution::cost(patches, bytes, times_as_fast))
     }
 
+    /// About how much work it is for so many results, whatever executions say.
+    pub(crate) fn cost_of(&self, results: usize) -> Option<Cost> {
+        self.cost().or_else(|| {
+            let (depth, times_as_fast) = match &self.weights {
+                Weights::MatrixF32(weights) => (weights.depth(), weights.times_as_fast()),
+                Weights::BytesQ8(weights) => (weights.depth(), weights.times_as_fast()),
+                Weights::MatrixQ8(weights) => (2 * weights.pairs(), 1),
+                Weights::DepthwiseF32(_) | Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => {
+                    return None;
+                }
+            };
+            let products = (results as u64).saturating_mul(depth as u64);
+            Some(Cost {
+                multiply_adds: products / (times_as_fast * convolution::vector_speed()),
+                bytes: self.weights.packed().bytes().len() as u64,
+            })
+        })
+    }
+
     /// The windows over the image, if it can put what is around it there itself.
     pub(super) fn behind_padding(&self, around: &Around) -> Option<Patches> {
         let patches = self.known.as_ref()?.patches.behind_padding(around)?;

@@ -41,7 +41,9 @@ impl Program {
     pub fn expected_time(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<Duration> {
         let bytes = self.bytes_moved(graph, operation, threads)?;
         let leaves = self.node(graph, operation, threads)?.leaves().into_iter();
-        let layers: Cost = leaves.filter_map(|leaf| leaf.layer()?.cost()).sum();
+        let layers: Cost = leaves
+            .filter_map(|leaf| leaf.layer()?.cost_of(leaf.elements()?))
+            .sum();
         Some(Duration::from_nanos(Cost { bytes, ..layers }.nanos()))
     }
 }
@@ -93,6 +95,7 @@ impl Traffic<'_> {
 mod tests {
     use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, SubgraphIndex};
 
+    use crate::plan::cost::Cost;
     use crate::test_graph::TestGraph;
     use crate::{KernelSet, Program};
 
@@ -136,6 +139,23 @@ mod tests {
         let group = 2400 + 400 + 4 + 2400;
         let expected = [Some(0), Some(group), None, None];
         assert_eq!(bytes(&graph, result, KernelSet::Fast), expected);
+    }
+
+    #[test]
+    fn products_of_fully_connected_layers_take_time_beside_what_they_read() {
+        let mut graph = TestGraph::default();
+        let x = graph.input(float(&[200, 200]));
+        let weights = graph.constant(float(&[200, 200]), &[0; 4 * 200 * 200]);
+        let bias = graph.constant(float(&[200]), &[0; 4 * 200]);
+        let none = graph.scalar(0);
+        let result = graph.operation(O::FULLY_CONNECTED, &[x, weights, bias, none], float(&[200, 200]));
+        let program = Program::with_kernels(graph.valid(&[result]), &NoPools, KernelSet::Fast).unwrap();
+        let expected = program.expected_time(SubgraphIndex::Main, 0, 1).unwrap();
+        let moved = program.bytes_moved(SubgraphIndex::Main, 0, 1).unwrap();
+        assert!(
+            u128::from(Cost::of_bytes(moved as usize).nanos()) * 2 < expected.as_nanos(),
+            "{expected:?}"
+        );
     }
 
     #[test]
