@@ -44,17 +44,7 @@ impl Runner<'_> {
             .and_then(|()| {
                 self.graph(branch, child)?;
                 let (inner, _) = self.subgraph(branch);
-                for (number, outer) in operation.outputs.iter().enumerate() {
-                    let value = take_output(inner, child, number);
-                    give_output(
-                        &subgraph.operands[*outer as usize],
-                        &mut frame.values[*outer as usize],
-                        value,
-                        number,
-                    )
-                    .map_err(failed)?;
-                }
-                Ok(())
+                give_outputs((subgraph, operation), frame, &inner.output_indexes, child).map_err(failed)
             });
         frame.children[index] = Some(children);
         result
@@ -126,21 +116,9 @@ impl Runner<'_> {
                     .map_err(|error| failed(at_input(error, 2 + number)))?;
             }
         }
-        for (number, outer) in operation.outputs.iter().enumerate() {
-            // After the exchange, and also without any iteration, the current values are the body's inputs.
-            let inner = body_graph.input_indexes.get(number).map(|at| *at as usize);
-            let value = inner
-                .map(|at| &mut body_frame.values[at])
-                .filter(|value| value.present);
-            give_output(
-                &subgraph.operands[*outer as usize],
-                &mut frame.values[*outer as usize],
-                value,
-                number,
-            )
-            .map_err(failed)?;
-        }
-        Ok(())
+        // After the exchange, and also without any iteration, the current values are the body's inputs.
+        let current = &body_graph.input_indexes;
+        give_outputs((subgraph, operation), frame, current, body_frame).map_err(failed)
     }
 
     fn inputs<'b>(&self, at: SubgraphIndex, operation: &'b Operation, values: &'b [Value]) -> Inputs<'b>
@@ -269,9 +247,24 @@ fn truth(bytes: &[u8], input: usize) -> Result<bool, KernelError> {
     }
 }
 
-fn take_output<'f>(inner: &Subgraph, child: &'f mut Frame, number: usize) -> Option<&'f mut Value> {
-    let at = *inner.output_indexes.get(number)? as usize;
-    child.values.get_mut(at).filter(|value| value.present)
+/// Hands a subgraph's results, which are these of its operands, to the operation's outputs.
+fn give_outputs(
+    (subgraph, operation): (&Subgraph, &Operation),
+    frame: &mut Frame,
+    results: &[u32],
+    child: &mut Frame,
+) -> Result<(), KernelError> {
+    for (number, outer) in operation.outputs.iter().enumerate() {
+        let result = results.get(number);
+        let value = result.and_then(|at| child.values.get_mut(*at as usize));
+        give_output(
+            &subgraph.operands[*outer as usize],
+            &mut frame.values[*outer as usize],
+            value.filter(|value| value.present),
+            number,
+        )?;
+    }
+    Ok(())
 }
 
 /// Hands a subgraph's result to the operation's output by exchanging buffers.
