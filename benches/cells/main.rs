@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use nnhal::fmq::{ChannelEnd, ChannelSize, MAX_CELLS, PAYLOAD_BYTES, SendError, WaitSettings};
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::other_side::{Caller, OtherSide, PATIENCE, Role};
+use nnhal_bench::other_side::{Caller, OtherSide, Role, TIMEOUT};
 use nnhal_bench::{Error, Result, program};
 use nnhal_os::cpu;
 use nnhal_os::shm::SharedMemory;
@@ -132,7 +132,7 @@ fn send(end: &mut ChannelEnd, bytes: &[u8]) -> Result<()> {
             }
         }
         let since = since.get_or_insert_with(Instant::now);
-        if since.elapsed() > PATIENCE {
+        if since.elapsed() > TIMEOUT {
             return Err(SendError::Full.into());
         }
         std::thread::yield_now();

@@ -18,7 +18,7 @@ const AT_REST: &str = "[execution]\nidle_release_ms = 200\n";
 /// How long a worker's memory must stay the same to be taken for at rest.
 const REST: Duration = Duration::from_millis(700);
 /// How long it may take for that.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Alignment of arguments in their memory.
 const ALIGNMENT: u64 = 64;
@@ -109,7 +109,7 @@ impl Client {
         let start = Instant::now();
         let mut last = private_kib(pid).ok_or_else(gone)?;
         let mut since = Instant::now();
-        while since.elapsed() < REST && start.elapsed() < PATIENCE {
+        while since.elapsed() < REST && start.elapsed() < TIMEOUT {
             std::thread::park_timeout(REST / 10);
             let now = private_kib(pid).ok_or_else(gone)?;
             if now != last {

@@ -32,7 +32,7 @@ const SIZES: [(u32, u32); 3] = [(256, 400), (1 << 16, 200), (1 << 20, 30)];
 const FORMS: [Form; 3] = [Form::Fenced, Form::Synchronous, Form::Burst];
 const MEMORIES: [&str; 2] = ["shared", "device"];
 /// How long a pass may take.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// How the models are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -230,7 +230,7 @@ impl Pipeline {
         let a = first.execute_fenced(start, &[], &options)?;
         let b = second.execute_fenced(middle, &[WaitFor::Execution(&a)], &options)?;
         let c = third.execute_fenced(end, &[WaitFor::Execution(&b)], &options)?;
-        c.wait(Deadline::after(MonotonicClock.now(), PATIENCE))?;
+        c.wait(Deadline::after(MonotonicClock.now(), TIMEOUT))?;
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::models::{self, ADDEND};
-use nnhal_bench::other_side::patience;
+use nnhal_bench::other_side::default_deadline;
 use nnhal_bench::program;
 use nnhal_bench::report::duration;
 use nnhal_bench::{Error, Result, library};
@@ -153,7 +153,7 @@ fn kill_serving(supervisor: u32) -> Result<()> {
             continue;
         };
         pidfd::send_signal(&process, Signal::SIGKILL)?;
-        if !pidfd::wait_for_end(&process, patience())? {
+        if !pidfd::wait_for_end(&process, default_deadline())? {
             return Err(Error::wrong_answer("a worker that was killed goes on"));
         }
     }

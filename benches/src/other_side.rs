@@ -14,7 +14,7 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use crate::{Error, Result};
 
 /// Within this time another process must have started, or come to the end of a round.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest set-up message.
 const SETUP_BYTES: usize = 4096;
 /// The first byte of the set-up message.
@@ -22,8 +22,8 @@ const MARK: u8 = 1;
 
 /// A deadline that only another process that hangs lets pass.
 #[must_use]
-pub fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+pub fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// How to start this program as an other side: the arguments before the role.
@@ -60,7 +60,7 @@ impl Invocation {
         };
         // An empty message would look like the end.
         let message: Vec<u8> = [&[MARK], setup].concat();
-        other.connection()?.send(&message, fds, patience())?;
+        other.connection()?.send(&message, fds, default_deadline())?;
         other.wait_until_ready()?;
         Ok(other)
     }
@@ -86,7 +86,8 @@ impl OtherSide {
     /// # Errors
     /// It has ended, or does not answer.
     pub fn begin(&self, trips: u32) -> Result<()> {
-        self.connection()?.send(&trips.to_ne_bytes(), &[], patience())?;
+        self.connection()?
+            .send(&trips.to_ne_bytes(), &[], default_deadline())?;
         self.wait_until_ready()
     }
 
@@ -96,13 +97,13 @@ impl OtherSide {
     /// It has ended, or does not answer.
     pub fn receive(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; SETUP_BYTES];
-        let received = self.connection()?.receive(&mut bytes, patience())?;
+        let received = self.connection()?.receive(&mut bytes, default_deadline())?;
         bytes.truncate(received.length);
         Ok(bytes)
     }
 
     fn wait_until_ready(&self) -> Result<()> {
-        self.connection()?.receive(&mut [0; 8], patience())?;
+        self.connection()?.receive(&mut [0; 8], default_deadline())?;
         Ok(())
     }
 
@@ -171,7 +172,7 @@ impl Caller {
             .map_err(Error::io("keep standard input"))?;
         let connection = Connection::from_fd(fd);
         let mut bytes = vec![0; SETUP_BYTES];
-        let received = connection.receive(&mut bytes, patience())?;
+        let received = connection.receive(&mut bytes, default_deadline())?;
         bytes.truncate(received.length);
         bytes.drain(..1.min(received.length));
         let setup = Setup {
@@ -186,7 +187,7 @@ impl Caller {
     /// # Errors
     /// The caller is gone.
     pub fn say_ready(&self) -> Result<()> {
-        Ok(self.connection.send(b"ready", &[], patience())?)
+        Ok(self.connection.send(b"ready", &[], default_deadline())?)
     }
 
     /// Says something that [`OtherSide::receive`] receives.
@@ -194,7 +195,7 @@ impl Caller {
     /// # Errors
     /// The caller is gone.
     pub fn send(&self, bytes: &[u8]) -> Result<()> {
-        Ok(self.connection.send(bytes, &[], patience())?)
+        Ok(self.connection.send(bytes, &[], default_deadline())?)
     }
 
     /// How many round trips the next round has; `None` if none follows.

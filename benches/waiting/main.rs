@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::other_side::{Caller, OtherSide, Role, patience};
+use nnhal_bench::other_side::{Caller, OtherSide, Role, default_deadline};
 use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::{median, quantile};
@@ -292,7 +292,7 @@ fn wake(word: &AtomicU32) -> Result<()> {
 
 /// Sleeps until the word is 1, and takes it back.
 fn sleep(word: &AtomicU32) -> Result<()> {
-    let deadline = patience();
+    let deadline = default_deadline();
     while word.swap(0, Ordering::Acquire) == 0 {
         if futex::wait(word, 0, deadline)? == futex::Wait::TimedOut {
             return Err(Error::wrong_answer(NAME));

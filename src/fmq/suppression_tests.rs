@@ -140,9 +140,9 @@ fn short_sleep_finds_a_packet_for_which_nobody_rings() {
         send_to_sleeper(&mut client, &mut server, |producer| {
             producer.push(&[1]).unwrap();
             // If this thread was held up before, the consumer has looked in vain and must be woken.
-            let patience = Deadline::after(MonotonicClock.now(), Duration::from_secs(1));
+            let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(1));
             while is_unaided && !is_read(producer) {
-                is_unaided = !patience.is_past(MonotonicClock.now());
+                is_unaided = !deadline.is_past(MonotonicClock.now());
                 std::thread::yield_now();
             }
             producer.notify();

@@ -250,8 +250,8 @@ fn wait_that_begins_with_a_timed_sleep_keeps_its_deadline_and_hears_packets_and_
     };
 
     let (_client, mut server, mut packet) = expecting();
-    for patience in [Duration::from_micros(500), Duration::from_millis(6)] {
-        let deadline = Deadline::after(MonotonicClock.now(), patience);
+    for limit in [Duration::from_micros(500), Duration::from_millis(6)] {
+        let deadline = Deadline::after(MonotonicClock.now(), limit);
         let result = server.consumer.receive(&mut packet, deadline);
         assert!(matches!(result, Err(ReceiveError::TimedOut)), "{result:?}");
         assert!(deadline.is_past(MonotonicClock.now()));

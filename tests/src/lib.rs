@@ -23,4 +23,4 @@ pub use process::{
 pub use raw_client::RawClient;
 
 /// How long anything may take before a test gives up on it: far above what it takes on a loaded machine.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 fn proc(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
@@ -160,9 +160,9 @@ fn activity_in(task: &Path) -> Option<Activity> {
 ///
 /// # Panics
 ///
-/// If it does not within [`PATIENCE`].
+/// If it does not within [`TIMEOUT`].
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     while !condition() {
         assert!(
             !deadline.is_past(MonotonicClock.now()),

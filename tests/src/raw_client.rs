@@ -13,7 +13,7 @@ use nnhal_os::shm::SharedMemory;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A connection to a worker.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub struct RawClient {
     next_id: u64,
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 impl RawClient {
@@ -71,11 +71,13 @@ impl RawClient {
         device: &str,
     ) -> Result<RawClient, HandshakeError> {
         let path = directory::socket_path(runtime_dir, device);
-        let connection = Connection::connect(&path, patience()).expect("a driver that listens");
+        let connection = Connection::connect(&path, default_deadline()).expect("a driver that listens");
         // A driver that refuses may have closed its end already.
-        let _ = connection.send(&handshake::hello(versions), &[], patience());
+        let _ = connection.send(&handshake::hello(versions), &[], default_deadline());
         let mut inbox = Inbox::new();
-        let (answer, _) = inbox.receive_bytes(&connection, patience()).expect("an answer");
+        let (answer, _) = inbox
+            .receive_bytes(&connection, default_deadline())
+            .expect("an answer");
         let (version, welcome) = handshake::read_answer(answer, versions)?;
         inbox.set_version(version);
         Ok(RawClient {
@@ -100,7 +102,7 @@ impl RawClient {
             self.version,
             &Envelope { id, call },
             fds,
-            patience(),
+            default_deadline(),
         )?;
         Ok(id)
     }
@@ -111,7 +113,7 @@ impl RawClient {
     ///
     /// The connection's.
     pub fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), MessageError> {
-        self.inbox.receive(&self.connection, patience())
+        self.inbox.receive(&self.connection, default_deadline())
     }
 
     /// Sends a call and waits for its reply, which must be the next message.

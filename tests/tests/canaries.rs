@@ -6,7 +6,7 @@ use nnhal_client::{
     ExecuteOptions, Memory, ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel,
     Request, TensorType,
 };
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const DEVICES: [&str; 2] = ["nnhal-reference", "nnhal-cpu"];
@@ -43,8 +43,8 @@ const WAYS: [Way; 3] = [
     |prepared, request| prepared.execute(request, &ExecuteOptions::new()).map(drop),
     |prepared, request| {
         let mut launched = prepared.start(request, &ExecuteOptions::new())?;
-        let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
-        launched.wait(patience).map(drop)
+        let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
+        launched.wait(deadline).map(drop)
     },
     |prepared, request| {
         let mut burst = prepared.burst(&BurstOptions::new())?;

@@ -10,7 +10,7 @@ use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
     shared_floats, wait_until,
 };
 
@@ -444,9 +444,9 @@ fn clients_that_hang_up_get_no_worker() {
         },
     );
     let path = nnhal::wire::directory::socket_path(&daemon.runtime_dir(), REFERENCE);
-    let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     for _ in 0..COUNT {
-        drop(Connection::connect(&path, patience).unwrap());
+        drop(Connection::connect(&path, deadline).unwrap());
     }
     let _client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
     let workers = daemon.log().matches("worker ended").count();

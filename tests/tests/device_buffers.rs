@@ -15,7 +15,7 @@ use nnhal_hal::{
 use nnhal_os::shm::{Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, request_in_one_memory, shared_floats,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -684,8 +684,8 @@ impl Burst {
     fn answer(&mut self) -> ErrorStatus {
         self.end.producer.send(&self.buffer).unwrap();
         let mut packet = self.end.consumer.new_packet();
-        let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
-        self.end.consumer.receive(&mut packet, patience).unwrap();
+        let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
+        self.end.consumer.receive(&mut packet, deadline).unwrap();
         let mut body = ResultBody::default();
         let (header, _) = burst::decode_result(packet.bytes(), &mut body).unwrap();
         assert_eq!(header.sequence, self.sequence);

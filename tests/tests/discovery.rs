@@ -9,13 +9,13 @@ use nix::sys::wait::WaitStatus;
 use nnhal_client::{Clock, Deadline, DeviceChange, DeviceWatch, Devices, ErrorKind, MonotonicClock};
 use nnhal_os::fork::run_in_copy;
 use nnhal_os::poll;
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const VENDOR_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-vendor-driver");
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 fn now() -> Deadline {
@@ -32,7 +32,7 @@ fn went(names: &[&str]) -> BTreeSet<String> {
 
 /// The next changes, this many; their order is the drivers' business.
 fn changes(watch: &mut DeviceWatch, count: usize) -> BTreeSet<String> {
-    let mut next = || match watch.wait(patience()).unwrap() {
+    let mut next = || match watch.wait(default_deadline()).unwrap() {
         Some(DeviceChange::Came(name)) => format!("+{name}"),
         Some(DeviceChange::Went(name)) => format!("-{name}"),
         None => panic!("nothing changed"),
@@ -105,7 +105,7 @@ fn descriptor_is_readable_while_there_are_changes() {
     let runtime_dir = above.path().join("run");
     let mut watch = Devices::open_in(&runtime_dir).unwrap().watch().unwrap();
     let wait_until_readable = |watch: &DeviceWatch| {
-        let ready = poll::one(watch.as_fd(), nix::poll::PollFlags::POLLIN, patience()).unwrap();
+        let ready = poll::one(watch.as_fd(), nix::poll::PollFlags::POLLIN, default_deadline()).unwrap();
         assert!(!ready.is_empty());
     };
     let _daemon = TestDaemon::start_in(&runtime_dir, VENDOR_EXE, &DaemonOptions::default());

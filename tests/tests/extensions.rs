@@ -5,7 +5,7 @@ use nnhal_client::{
     ExecuteOptions, Input, Memory, Model, ModelBuilder, MonotonicClock, OperandType, OperationSupport,
     OperationType, Output, PrepareOptions, PreparedModel, Request, Result, SpanKind, TensorType,
 };
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 use vendor_driver::extension::{self, Quantization};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -148,7 +148,7 @@ fn operation_of_an_extension_is_computed_by_every_path() {
     // The sizes of the arguments come from what the device says of its types.
     let mut arguments = prepared.new_arguments().unwrap();
     arguments.write(0, &[7_i64]).unwrap();
-    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     prepared
         .start(arguments.request(), &options)
         .unwrap()

@@ -14,7 +14,7 @@ use nnhal_client::{
     ExecuteOptions, Fence, FenceState, Memory, Model, ModelBuilder, MonotonicClock, OperationType,
     PrepareOptions, PreparedModel, Request, TensorType, Timing, WaitFor,
 };
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -31,8 +31,8 @@ fn start() -> (TestDaemon, Device) {
     (daemon, device)
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// `output = input + input`, four floats.
@@ -101,7 +101,7 @@ fn three_models_are_chained_by_fences_and_buffers_without_the_client() {
     assert_eq!(c.info().unwrap_err().status(), ErrorStatus::GeneralFailure);
     assert_eq!(memory.read::<f32>(16, 4).unwrap(), [0.0; 4]);
     gate.signal().unwrap();
-    c.wait(patience()).unwrap();
+    c.wait(default_deadline()).unwrap();
     assert_eq!(memory.read::<f32>(16, 4).unwrap(), [8.0, 16.0, 24.0, 32.0]);
     let held = Memory::new(16).unwrap();
     two.copy_to(&held).unwrap();
@@ -126,7 +126,7 @@ fn fence_of_one_worker_starts_an_execution_in_another() {
         .execute_fenced(&consume, &[WaitFor::Execution(&produced)], &options)
         .unwrap();
     gate.signal().unwrap();
-    let timing = consumed.wait(patience()).unwrap();
+    let timing = consumed.wait(default_deadline()).unwrap();
     assert_eq!(result.read::<f32>(0, 4).unwrap(), [4.0, 8.0, 12.0, 16.0]);
     for Timing {
         time_on_device_us: device,
@@ -154,7 +154,7 @@ fn failure_of_a_producer_is_signalled_to_other_workers_and_told_by_its_handle() 
         .unwrap();
     gate.fail().unwrap();
     for execution in [&produced, &consumed] {
-        let error = execution.wait(patience()).unwrap_err();
+        let error = execution.wait(default_deadline()).unwrap_err();
         assert_eq!(error.status(), ErrorStatus::GeneralFailure, "{error}");
         let fence = execution.fence().unwrap();
         assert_eq!(fence.state().unwrap(), FenceState::Failed);
@@ -177,10 +177,10 @@ fn fence_of_a_worker_that_dies_fails_in_other_workers() {
         .unwrap();
     kill(Pid::from_raw(device.worker().pid.cast_signed()), Signal::SIGKILL).unwrap();
     assert_eq!(
-        consumed.wait(patience()).unwrap_err().status(),
+        consumed.wait(default_deadline()).unwrap_err().status(),
         ErrorStatus::GeneralFailure
     );
-    let error = produced.wait(patience()).unwrap_err();
+    let error = produced.wait(default_deadline()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::DeadObject { .. }), "{error}");
     consumer.execute(&request, &options).unwrap();
 }
@@ -195,7 +195,7 @@ fn limits_of_a_fenced_execution_are_kept() {
     let late = prepared
         .execute_fenced(&request, &[WaitFor::Fence(&closed)], &soon)
         .unwrap();
-    let status = late.wait(patience()).unwrap_err().status();
+    let status = late.wait(default_deadline()).unwrap_err().status();
     assert_eq!(status, ErrorStatus::MissedDeadlineTransient);
     let waiting = prepared
         .execute_fenced(&request, &[WaitFor::Fence(&closed)], &ExecuteOptions::new())
@@ -232,19 +232,20 @@ fn cycle_of_fences_over_two_workers_ends_by_timeout_and_holds_nobody_up() {
         // T21: neither slot nor thread is held.
         prepared.execute(&request, &ExecuteOptions::new()).unwrap();
     }
-    let statuses = [&first, &second].map(|execution| execution.wait(patience()).unwrap_err().status());
+    let statuses =
+        [&first, &second].map(|execution| execution.wait(default_deadline()).unwrap_err().status());
     let missed = ErrorStatus::MissedDeadlineTransient;
     assert!(statuses.contains(&missed), "T21: {statuses:?}");
     // The one that ends first is a failed fence to the other.
     let is_expected = |status: &ErrorStatus| [missed, ErrorStatus::GeneralFailure].contains(status);
     assert!(statuses.iter().all(is_expected), "T21: {statuses:?}");
     let took = MonotonicClock.now().saturating_since(set);
-    assert!(took >= limit && took < PATIENCE, "T21: {took:?}");
+    assert!(took >= limit && took < TIMEOUT, "T21: {took:?}");
     for prepared in [&one, &two] {
         prepared
             .execute_fenced(&request, &[], &ExecuteOptions::new())
             .unwrap()
-            .wait(patience())
+            .wait(default_deadline())
             .unwrap();
     }
 }
@@ -286,7 +287,7 @@ fn execution_waits_for_any_number_of_fences_of_any_kind() {
             Some(last) => last.signal().unwrap(),
             None => (&start).write_all(b"x").unwrap(),
         }
-        launched.wait(patience()).unwrap();
+        launched.wait(default_deadline()).unwrap();
         assert_eq!(memory.read::<f32>(16, 4).unwrap(), [2.0, 4.0, 6.0, 8.0]);
     }
     let worker = device.worker().pid;

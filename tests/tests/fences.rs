@@ -11,7 +11,7 @@ use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Timing};
 use nnhal_os::shm::Mapping;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, request_in_one_memory, shared_floats,
     wait_until,
 };
 
@@ -118,7 +118,7 @@ impl Bench {
 
 fn wait(fence: &Fence) -> FenceState {
     fence
-        .wait(Deadline::after(MonotonicClock.now(), PATIENCE))
+        .wait(Deadline::after(MonotonicClock.now(), TIMEOUT))
         .unwrap()
 }
 

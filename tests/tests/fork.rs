@@ -12,7 +12,7 @@ use nnhal_client::{
     WaitFor,
 };
 use nnhal_os::fork;
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, is_alive};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, is_alive};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const REFERENCE: &str = "nnhal-reference";
@@ -39,8 +39,8 @@ fn output(memory: &Memory) -> f32 {
     memory.read::<f32>(4, 1).unwrap()[0]
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// Every kind of handle, in use.
@@ -165,11 +165,11 @@ impl Handles {
         );
         expect(
             "wait for an execution",
-            self.pending.wait(patience()).map(none_of),
+            self.pending.wait(default_deadline()).map(none_of),
         );
         expect(
             "wait for a fenced execution",
-            self.fenced.wait(patience()).map(none_of),
+            self.fenced.wait(default_deadline()).map(none_of),
         );
         expect("fenced info", self.fenced.info().map(none_of));
         let fenced = self.prepared.execute_fenced(&self.request, &[], &options);
@@ -182,7 +182,7 @@ impl Handles {
     /// All goes on as if there had been no fork.
     fn expect_unharmed(mut self, gate: nnhal_client::FenceSource) {
         let options = ExecuteOptions::new();
-        self.pending.wait(patience()).unwrap();
+        self.pending.wait(default_deadline()).unwrap();
         assert_eq!(output(&self.memory), 2.0);
         self.pipeline
             .next_finished(&options)
@@ -192,7 +192,7 @@ impl Handles {
             .unwrap();
         assert_eq!(output(&self.pipelined), 4.0);
         gate.signal().unwrap();
-        self.fenced.wait(patience()).unwrap();
+        self.fenced.wait(default_deadline()).unwrap();
         assert_eq!(output(&self.delayed), 6.0);
         for value in [5.0_f32, 6.0, 7.0] {
             self.memory.write(0, &[value]).unwrap();

@@ -21,7 +21,7 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, request_in_one_memory, shared_floats,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -290,8 +290,8 @@ fn launch(
     }
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn fences_that_the_client_saturates_or_never_signals_hold_nothing() {
     let (source, open) = Fence::create().unwrap();
     source.signal().unwrap();
     let last = launch(&mut client, model, memory, &open.try_clone_fd().unwrap());
-    assert_eq!(last.wait(patience()).unwrap(), FenceState::Signalled);
+    assert_eq!(last.wait(default_deadline()).unwrap(), FenceState::Signalled);
     neighbour.expect_served();
 }
 
@@ -412,7 +412,7 @@ fn refusal_of_call(client: &mut RawClient, number: u32) -> String {
     let beside = eventfd::create().unwrap();
     client
         .connection
-        .send(&packet, &[beside.as_fd()], patience())
+        .send(&packet, &[beside.as_fd()], default_deadline())
         .unwrap();
     match client.receive().unwrap().0 {
         Message::Reply {

@@ -9,7 +9,7 @@ use nnhal_client::{
     Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Priority, TensorType,
     Timing,
 };
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -186,8 +186,8 @@ fn endless_loop_is_ended_by_the_loop_timeout() {
         let prepared = prepare(&device, &endless_loop(), Priority::Medium);
         let arguments = ones(&prepared, 1);
         let request = arguments.request();
-        let options = ExecuteOptions::new().loop_timeout(LIMIT).wait_at_most(PATIENCE);
-        let far = || Deadline::after(MonotonicClock.now(), PATIENCE);
+        let options = ExecuteOptions::new().loop_timeout(LIMIT).wait_at_most(TIMEOUT);
+        let far = || Deadline::after(MonotonicClock.now(), TIMEOUT);
         let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
         let expect_missed = |way: &str, work: &mut dyn FnMut() -> Error| {
             let started = Instant::now();
@@ -242,7 +242,7 @@ fn what_cannot_be_in_time_is_refused_before_it_starts() {
     let too_little = ExecuteOptions::new().timeout(Duration::from_micros(fastest / 8));
     let error = prepared.execute(arguments.request(), &too_little).unwrap_err();
     assert_eq!(error.status(), ErrorStatus::MissedDeadlinePersistent, "{error}");
-    let enough = ExecuteOptions::new().timeout(PATIENCE);
+    let enough = ExecuteOptions::new().timeout(TIMEOUT);
     prepared.execute(arguments.request(), &enough).unwrap();
 }
 
@@ -276,7 +276,7 @@ fn high_priority_goes_first_and_low_priority_goes_on_where_it_was() {
         );
         before_the_end += 1;
     }
-    let completed = heard.recv_timeout(PATIENCE).unwrap().unwrap();
+    let completed = heard.recv_timeout(TIMEOUT).unwrap().unwrap();
     assert!(completed.timing.time_on_device_us <= completed.timing.time_in_driver_us);
     let results = long.read::<f32>(0).unwrap();
     assert!(results.iter().all(|result| *result == (OPERATIONS + 1) as f32));
@@ -334,7 +334,7 @@ fn low_priority_makes_progress_beside_high_priority_without_end() {
         wait_until("the load is there", || executed.load(Ordering::Relaxed) > 3);
         let arguments = ones(&low, ELEMENTS);
         let started = Instant::now();
-        let options = ExecuteOptions::new().wait_at_most(PATIENCE);
+        let options = ExecuteOptions::new().wait_at_most(TIMEOUT);
         let outcome = low.execute(arguments.request(), &options);
         is_over.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|error| panic!("T20: after {:?}: {error}", started.elapsed()));

@@ -14,7 +14,7 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::{Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, fds_of, is_alive, private_bytes,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, fds_of, is_alive, private_bytes,
     request_in_one_memory, shared_floats, wait_until,
 };
 
@@ -273,8 +273,8 @@ fn register(client: &mut RawClient, size: u64) -> Result<MemoryHandle, Failure> 
     }
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 #[test]
@@ -291,7 +291,10 @@ fn flood_of_descriptors_leaves_none_open() {
     let unknown = [&[0][..], &7_u64.to_le_bytes(), &999_u32.to_le_bytes()].concat();
     let flood = |client: &mut RawClient, messages: u32| {
         for _ in 0..messages {
-            client.connection.send(&unknown, &fds, patience()).unwrap();
+            client
+                .connection
+                .send(&unknown, &fds, default_deadline())
+                .unwrap();
             let (answer, _) = client.receive().unwrap();
             assert!(
                 matches!(
@@ -313,7 +316,10 @@ fn flood_of_descriptors_leaves_none_open() {
     let status = [&[0][..], &7_u64.to_le_bytes(), &0_u32.to_le_bytes()].concat();
     for _ in 0..100 {
         let mut hostile = connect(&daemon);
-        hostile.connection.send(&status, &fds, patience()).unwrap();
+        hostile
+            .connection
+            .send(&status, &fds, default_deadline())
+            .unwrap();
         let messages = hostile.drain();
         assert!(
             messages

@@ -16,7 +16,7 @@ use nnhal_client::{
 };
 use nnhal_hal::ErrorStatus;
 use nnhal_os::shm::SharedMemory;
-use nnhal_tests::{DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model};
+use nnhal_tests::{DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model};
 use serde_json::Value;
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -56,18 +56,18 @@ fn traced_program() {
     let request = Request::new().input(&memory, 0..16).output(&memory, 16..32);
     let options = ExecuteOptions::new();
     prepared.execute(&request, &options).unwrap();
-    let patience = || Deadline::after(MonotonicClock.now(), PATIENCE);
+    let default_deadline = || Deadline::after(MonotonicClock.now(), TIMEOUT);
     prepared
         .start(&request, &options)
         .unwrap()
-        .wait(patience())
+        .wait(default_deadline())
         .unwrap();
     let (source, fence) = Fence::create().unwrap();
     let fenced = prepared
         .execute_fenced(&request, &[WaitFor::Fence(&fence)], &options)
         .unwrap();
     source.signal().unwrap();
-    fenced.wait(patience()).unwrap();
+    fenced.wait(default_deadline()).unwrap();
     let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
     let registered = burst.register(&request).unwrap();
     (0..3).for_each(|_| drop(burst.fire(&registered, &options).unwrap()));
@@ -227,14 +227,14 @@ fn program_reads_the_operations_of_each_execution_when_it_has_ended() {
     let mut spans = device.record_spans().unwrap();
     assert_eq!(operations(&mut spans), []);
     let both = [(OperationType::ADD, 0), (OperationType::TANH, 1)];
-    let patience = || Deadline::after(MonotonicClock.now(), PATIENCE);
+    let default_deadline = || Deadline::after(MonotonicClock.now(), TIMEOUT);
     prepared.execute(&request, &options).unwrap();
     assert_eq!(operations(&mut spans), both);
     let mut pending = prepared.start(&request, &options).unwrap();
-    pending.wait(patience()).unwrap();
+    pending.wait(default_deadline()).unwrap();
     assert_eq!(operations(&mut spans), both);
     let fenced = prepared.execute_fenced(&request, &[], &options).unwrap();
-    fenced.wait(patience()).unwrap();
+    fenced.wait(default_deadline()).unwrap();
     assert_eq!(operations(&mut spans), both);
     let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
     let registered = burst.register(&request).unwrap();

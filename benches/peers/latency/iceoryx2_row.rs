@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use iceoryx2::port::client::Client;
 use iceoryx2::prelude::{LogLevel, NodeBuilder, ServiceName, ipc, set_log_level};
-use nnhal_bench::other_side::{Caller, Invocation, PATIENCE, Role};
+use nnhal_bench::other_side::{Caller, Invocation, Role, TIMEOUT};
 use nnhal_bench::{Contest, Contestant, Error, OtherSide, Result};
 
 const NAME: &str = "iceoryx2_request_response";
@@ -113,7 +113,7 @@ fn answer() -> Result<()> {
 /// Polls until there is something, or the other side must be taken for dead.
 fn poll<T>(mut receive: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         for _ in 0..POLLS {
             if let Some(received) = receive()? {
                 return Ok(received);

@@ -8,7 +8,7 @@ use nnhal_client::{
 };
 
 use crate::models::{self, ADDEND};
-use crate::other_side::patience;
+use crate::other_side::default_deadline;
 use crate::passing::{BufferPair, Passing};
 use crate::{Contest, Contestant, Error, Result};
 
@@ -228,7 +228,7 @@ impl DriverRow {
             }
             (Way::Fenced, ..) => {
                 let execution = self.prepared.execute_fenced(request, &[], options)?;
-                execution.wait(patience())?;
+                execution.wait(default_deadline())?;
             }
             _ => {
                 self.prepared.execute(request, options)?;

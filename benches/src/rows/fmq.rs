@@ -7,7 +7,7 @@ use nnhal::fmq::{ChannelEnd, ChannelSize, PAYLOAD_BYTES, Packet, WaitSettings};
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::time::Deadline;
 
-use crate::other_side::{Caller, Invocation, Role, patience};
+use crate::other_side::{Caller, Invocation, Role, default_deadline};
 use crate::{Contestant, Error, OtherSide, Result};
 
 const NAME: &str = "fmq";
@@ -49,7 +49,7 @@ impl Fmq {
             end,
             bytes: [0; PAYLOAD_BYTES],
             count: 0,
-            deadline: patience(),
+            deadline: default_deadline(),
         })
     }
 }
@@ -68,7 +68,7 @@ impl Contestant for Fmq {
     }
 
     fn begin(&mut self, trips: u32) -> Result<()> {
-        self.deadline = patience();
+        self.deadline = default_deadline();
         self.other.begin(trips)
     }
 
@@ -95,7 +95,7 @@ fn answer() -> Result<()> {
     let mut end = ChannelEnd::open(&memory, WAIT)?;
     let mut packet = end.consumer.new_packet();
     caller.serve(|trips| {
-        let deadline = patience();
+        let deadline = default_deadline();
         for _ in 0..trips {
             end.consumer.receive(&mut packet, deadline)?;
             // One request at a time: this one shows that the answer before was read.

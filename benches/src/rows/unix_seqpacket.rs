@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
 
-use crate::other_side::{Caller, Invocation, Role, patience};
+use crate::other_side::{Caller, Invocation, Role, default_deadline};
 use crate::{Contestant, Error, OtherSide, Result};
 
 const NAME: &str = "unix_seqpacket";
@@ -60,7 +60,7 @@ impl Contestant for UnixSeqpacket {
     }
 
     fn begin(&mut self, trips: u32) -> Result<()> {
-        self.deadline = patience();
+        self.deadline = default_deadline();
         self.other.begin(trips)
     }
 
@@ -83,7 +83,7 @@ fn answer() -> Result<()> {
     let payload = setup.bytes.as_slice().try_into().map_or(0, u32::from_ne_bytes);
     let mut buffer = vec![0; payload as usize];
     caller.serve(|trips| {
-        let deadline = patience();
+        let deadline = default_deadline();
         for _ in 0..trips {
             let received = connection.receive(&mut buffer, deadline)?;
             connection.send(&buffer[..received.length], &[], deadline)?;

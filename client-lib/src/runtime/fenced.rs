@@ -197,11 +197,11 @@ fn end_of_launched(
     } else {
         Ok(())
     };
-    let patience = match (options.wait_deadline(), launched.first()) {
+    let deadline = match (options.wait_deadline(), launched.first()) {
         (Deadline::NONE, Some(first)) => first.call_deadline(),
         (own, _) => own,
     };
-    expect_ended(launched, patience)?;
+    expect_ended(launched, deadline)?;
     fences
 }
 

@@ -13,7 +13,7 @@ use super::ExecutionError;
 use super::run::Execution;
 use crate::fast::copied;
 use crate::kernel::bind;
-use crate::plan::cost::WORTH_PARTING_BYTES;
+use crate::plan::cost::MIN_BYTES_FOR_THREADS;
 use crate::threads::{Cost, Helpers, Team, Threads};
 
 impl Execution {
@@ -86,7 +86,7 @@ impl Execution {
     ) -> Result<(), E> {
         let expected = self.expected_helpers();
         let bytes = self.input_bytes(index);
-        let Some((_, partable)) = expected.filter(|_| bytes.len() >= WORTH_PARTING_BYTES) else {
+        let Some((_, partable)) = expected.filter(|_| bytes.len() >= MIN_BYTES_FOR_THREADS) else {
             return fill(0, bytes);
         };
         let team = Team::new(threads, partable);
@@ -113,7 +113,7 @@ mod tests {
     use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
     use nnhal_os::cores::OwnCores;
 
-    use super::WORTH_PARTING_BYTES;
+    use super::MIN_BYTES_FOR_THREADS;
     use crate::test_graph::TestGraph;
     use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 
@@ -141,7 +141,7 @@ mod tests {
         let threads = Threads::new(&helpers, &cores, 2);
         let rows = 2048;
         let bytes = rows as usize * 64 * 4;
-        assert!(bytes > WORTH_PARTING_BYTES);
+        assert!(bytes > MIN_BYTES_FOR_THREADS);
         let mut execution = execution(rows);
         let shape = Shape::new(&[rows, 64]).unwrap();
         let mut parted = false;

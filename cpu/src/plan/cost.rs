@@ -60,21 +60,21 @@ impl Sum for Cost {
 /// How long an operation, or all operations of an execution that can be parted, must take to be worth
 /// helpers: waking one that sleeps takes some ten microseconds, in a virtual machine some tens. In
 /// microseconds.
-pub(crate) const WORTH_HELPERS: u64 = 50;
+pub(crate) const MIN_FOR_HELPERS: u64 = 50;
 
 /// How long all operations of an execution that can be parted must take to try whether helpers are worth it:
 /// where one execution follows the other, helpers are awake, and models of some tens of microseconds have
 /// been faster with them. In microseconds.
-pub(crate) const WORTH_TRYING: u64 = 20;
+pub(crate) const MIN_FOR_TRIAL: u64 = 20;
 
 /// Executions whose operations that can be parted take longer are always worth helpers. In microseconds.
-pub(crate) const WORTH_HELPERS_ALWAYS: u64 = 4 * WORTH_HELPERS;
+pub(crate) const MIN_FOR_HELPERS_ALWAYS: u64 = 4 * MIN_FOR_HELPERS;
 
 /// How long an operation must take to be worth a helper that looks for work already, since more follows in
 /// the same execution. Handing over and taking back costs about half a microsecond; but if one thread
 /// computes all of it, the other has to fetch what it needs of it for the next operation from the first one's
 /// cache. In microseconds.
-pub(crate) const WORTH_PARTITIONING: u64 = 1;
+pub(crate) const MIN_FOR_PARTITION: u64 = 1;
 
 /// How long a helper looks for the next operation before it sleeps. Waking it takes its leader 12 to 16 us on
 /// a virtual machine, and it comes 30 to 45 us after; networks gained from looking for longer than that, but
@@ -102,7 +102,7 @@ pub(crate) const MOST_PERIOD: u32 = 4096;
 
 /// Inputs of fewer bytes take one thread no longer to copy than a few microseconds. The driver asks from as
 /// many on.
-pub(crate) const WORTH_PARTING_BYTES: usize = 64 * 1024;
+pub(crate) const MIN_BYTES_FOR_THREADS: usize = 64 * 1024;
 
 // Parts of an output for several threads.
 
@@ -166,7 +166,7 @@ pub(crate) const BYTES_TIMES_AS_FAST: u64 = 2;
 /// Fewer elements of a sum of bytes than these gain less from floats than proving them takes, however often
 /// they are computed: trying all pairs takes as long as 65,536 elements and more, and a model may have many
 /// small sums.
-pub(crate) const WORTH_A_PROOF: usize = 2048;
+pub(crate) const MIN_FOR_PROOF: usize = 2048;
 
 /// Where an image is wider by more than this than the one that it is resized to, most of what is made for
 /// each row would not be used, and the work would grow faster than the operands do.

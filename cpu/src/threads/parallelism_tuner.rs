@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Threads;
 use crate::plan::cost::{
-    LEAST_PERIOD, MOST_PERIOD, SETTLING, TRIED, WORTH_HELPERS, WORTH_HELPERS_ALWAYS, WORTH_TRYING,
+    LEAST_PERIOD, MIN_FOR_HELPERS, MIN_FOR_HELPERS_ALWAYS, MIN_FOR_TRIAL, MOST_PERIOD, SETTLING, TRIED,
 };
 
 /// How the executions of a program compute: with helpers, or alone where that has been faster.
@@ -48,12 +48,12 @@ impl ParallelismTuner {
     /// `expected` is about how many microseconds one thread takes for operations that can be parted.
     #[inline]
     pub(crate) fn begin<'a>(&mut self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
-        if !(WORTH_TRYING..WORTH_HELPERS_ALWAYS).contains(&expected) || threads.most() == 1 {
+        if !(MIN_FOR_TRIAL..MIN_FOR_HELPERS_ALWAYS).contains(&expected) || threads.most() == 1 {
             return (threads, Timed(None));
         }
         // Waking a helper takes as long as a good part of a short execution: those begin alone.
         if !self.has_begun {
-            (self.has_begun, self.is_alone) = (true, expected < WORTH_HELPERS);
+            (self.has_begun, self.is_alone) = (true, expected < MIN_FOR_HELPERS);
         }
         let timed = Timed(Some(Instant::now()));
         if self.is_next_alone() {
@@ -65,8 +65,8 @@ impl ParallelismTuner {
 
     /// Whether the next execution will have helpers if it can, which is `expected` to take so long.
     pub(crate) fn wants_helpers(&self, expected: u64) -> bool {
-        let is_tried = expected >= WORTH_HELPERS || expected >= WORTH_TRYING && self.has_begun;
-        expected >= WORTH_HELPERS_ALWAYS || is_tried && !self.is_next_alone()
+        let is_tried = expected >= MIN_FOR_HELPERS || expected >= MIN_FOR_TRIAL && self.has_begun;
+        expected >= MIN_FOR_HELPERS_ALWAYS || is_tried && !self.is_next_alone()
     }
 
     fn is_next_alone(&self) -> bool {
@@ -115,7 +115,9 @@ mod tests {
     use nnhal_os::cores::OwnCores;
 
     use super::super::{Helpers, Threads};
-    use super::{MOST_PERIOD, ParallelismTuner, Timed, WORTH_HELPERS, WORTH_HELPERS_ALWAYS, WORTH_TRYING};
+    use super::{
+        MIN_FOR_HELPERS, MIN_FOR_HELPERS_ALWAYS, MIN_FOR_TRIAL, MOST_PERIOD, ParallelismTuner, Timed,
+    };
 
     /// How many of so many executions are alone, which take so long if they are and if they are not.
     fn alone_of(tuner: &mut ParallelismTuner, count: u32, alone: u64, helped: u64) -> u32 {
@@ -131,11 +133,11 @@ mod tests {
     #[test]
     fn helpers_are_wanted_where_the_next_execution_has_them() {
         let mut tuner = ParallelismTuner::default();
-        assert!(tuner.wants_helpers(WORTH_HELPERS_ALWAYS) && tuner.wants_helpers(WORTH_HELPERS));
-        assert!(!tuner.wants_helpers(WORTH_HELPERS - 1));
+        assert!(tuner.wants_helpers(MIN_FOR_HELPERS_ALWAYS) && tuner.wants_helpers(MIN_FOR_HELPERS));
+        assert!(!tuner.wants_helpers(MIN_FOR_HELPERS - 1));
         alone_of(&mut tuner, 2 * MOST_PERIOD, 50, 100);
-        assert!(tuner.is_alone && !tuner.wants_helpers(WORTH_HELPERS));
-        assert!(tuner.wants_helpers(WORTH_HELPERS_ALWAYS));
+        assert!(tuner.is_alone && !tuner.wants_helpers(MIN_FOR_HELPERS));
+        assert!(tuner.wants_helpers(MIN_FOR_HELPERS_ALWAYS));
     }
 
     #[test]
@@ -194,17 +196,17 @@ mod tests {
             let (threads, timed) = tuner.begin(threads, expected);
             (threads.most(), timed.0.is_some())
         };
-        assert_eq!(begin(threads, WORTH_TRYING - 1), (2, false));
-        assert_eq!(begin(threads, WORTH_HELPERS), (1, true));
-        assert_eq!(begin(threads, WORTH_HELPERS_ALWAYS), (2, false));
-        assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (1, false));
+        assert_eq!(begin(threads, MIN_FOR_TRIAL - 1), (2, false));
+        assert_eq!(begin(threads, MIN_FOR_HELPERS), (1, true));
+        assert_eq!(begin(threads, MIN_FOR_HELPERS_ALWAYS), (2, false));
+        assert_eq!(begin(Threads::ALONE, MIN_FOR_HELPERS), (1, false));
     }
 
     #[test]
     fn short_executions_begin_alone_and_long_ones_with_helpers() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
-        for (expected, most) in [(WORTH_TRYING, 1), (WORTH_HELPERS - 1, 1), (WORTH_HELPERS, 2)] {
+        for (expected, most) in [(MIN_FOR_TRIAL, 1), (MIN_FOR_HELPERS - 1, 1), (MIN_FOR_HELPERS, 2)] {
             let mut tuner = ParallelismTuner::default();
             let (begun, Timed(Some(_))) = tuner.begin(threads, expected) else {
                 unreachable!("it is compared");

@@ -7,7 +7,7 @@ use nnhal_os::cores::Cores;
 use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
 use super::{Helpers, Threads};
-use crate::plan::cost::{Cost, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
+use crate::plan::cost::{Cost, MIN_FOR_HELPERS, MIN_FOR_PARTITION, MIN_FOR_TRIAL};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this
 /// is dropped.
@@ -37,10 +37,10 @@ impl<'a> Team<'a> {
             claimed: Cell::new(0),
             helpers: Cell::new(0),
             is_counted: Cell::new(false),
-            least: if expected >= WORTH_TRYING {
-                WORTH_PARTITIONING
+            least: if expected >= MIN_FOR_TRIAL {
+                MIN_FOR_PARTITION
             } else {
-                WORTH_HELPERS
+                MIN_FOR_HELPERS
             },
             partable: Cell::new(0),
         }
@@ -65,7 +65,7 @@ impl<'a> Team<'a> {
             return 1;
         };
         let takes = cost.micros();
-        if takes >= WORTH_PARTITIONING {
+        if takes >= MIN_FOR_PARTITION {
             self.partable.set(self.partable.get().saturating_add(takes));
         }
         if takes < self.least {
@@ -211,7 +211,7 @@ mod tests {
 
     use super::super::Threads;
     use super::{Cost, Grid, Helpers, Team};
-    use crate::plan::cost::{MULTIPLY_ADDS_PER_US, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
+    use crate::plan::cost::{MIN_FOR_HELPERS, MIN_FOR_PARTITION, MIN_FOR_TRIAL, MULTIPLY_ADDS_PER_US};
 
     const LARGE: Cost = Cost {
         multiply_adds: 1 << 30,
@@ -372,15 +372,15 @@ mod tests {
             assert_eq!(foreseen, threads);
             assert_eq!(
                 team.partable(),
-                if micros < WORTH_PARTITIONING { 0 } else { micros }
+                if micros < MIN_FOR_PARTITION { 0 } else { micros }
             );
             threads
         };
-        assert_eq!(threads(0, WORTH_HELPERS - 1), 1);
-        assert_eq!(threads(0, WORTH_HELPERS), 2);
-        assert_eq!(threads(WORTH_TRYING - 1, WORTH_PARTITIONING), 1);
-        assert_eq!(threads(WORTH_TRYING, WORTH_PARTITIONING), 2);
-        assert_eq!(threads(WORTH_TRYING, WORTH_PARTITIONING - 1), 1);
+        assert_eq!(threads(0, MIN_FOR_HELPERS - 1), 1);
+        assert_eq!(threads(0, MIN_FOR_HELPERS), 2);
+        assert_eq!(threads(MIN_FOR_TRIAL - 1, MIN_FOR_PARTITION), 1);
+        assert_eq!(threads(MIN_FOR_TRIAL, MIN_FOR_PARTITION), 2);
+        assert_eq!(threads(MIN_FOR_TRIAL, MIN_FOR_PARTITION - 1), 1);
     }
 
     #[test]

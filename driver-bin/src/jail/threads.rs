@@ -10,7 +10,7 @@ use std::time::Duration;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 /// How long a thread that has been joined may take to go. The kernel lists it for a moment longer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -32,7 +32,7 @@ impl Threads {
 
     /// The names of threads that have been started since then, once those that end have had the time for it.
     pub(crate) fn started_since(&self) -> std::io::Result<Vec<String>> {
-        let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+        let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
         loop {
             let Threads(now) = Threads::now()?;
             let further: Vec<_> = now

@@ -10,7 +10,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::admission::{Refused, turn_away};
 use super::options::SupervisorError;
-use super::pending::{PATIENCE, PendingConnection};
+use super::pending::{PendingConnection, TIMEOUT};
 use super::state::{Phase, Supervisor};
 use super::waiting::{WaitingClient, has_hung_up};
 use super::workers::Service;
@@ -68,65 +68,65 @@ impl Supervisor {
                 return;
             }
         };
-        let applicant = PendingConnection { client, device, peer };
-        match self.admit(&applicant) {
-            Ok(()) => self.let_in(applicant),
+        let connection = PendingConnection { client, device, peer };
+        match self.admit(&connection) {
+            Ok(()) => self.let_in(connection),
             // It may know of an end that has not been heard of here.
             Err(refused) if refused.refusal == Refusal::Busy => {
-                if let Err(applicant) = self.pending.add(applicant) {
-                    refuse(&applicant, &refused);
+                if let Err(connection) = self.pending.add(connection) {
+                    refuse(&connection, &refused);
                 }
             }
-            Err(refused) => refuse(&applicant, &refused),
+            Err(refused) => refuse(&connection, &refused),
         }
     }
 
-    fn admit(&mut self, applicant: &PendingConnection) -> Result<(), Refused> {
-        self.admission.admit(&applicant.peer)
+    fn admit(&mut self, connection: &PendingConnection) -> Result<(), Refused> {
+        self.admission.admit(&connection.peer)
     }
 
     /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that
     /// one has as many as it may.
-    fn may_become_free(&self, applicant: &PendingConnection) -> bool {
+    fn may_become_free(&self, connection: &PendingConnection) -> bool {
         let now = MonotonicClock.now();
-        let uid = applicant.peer.uid;
+        let uid = connection.peer.uid;
         let is_full = self.admission.has_all(uid);
         let is_just_going = |service: &Service| {
             let helps = !is_full || service.uid == uid;
-            let has_just = |since| now.saturating_since(since) < PATIENCE;
+            let has_just = |since| now.saturating_since(since) < TIMEOUT;
             helps && service.hung_up.is_some_and(has_just)
         };
-        self.reaper.is_anybody_leaving(PATIENCE, is_full.then_some(uid))
+        self.reaper.is_anybody_leaving(TIMEOUT, is_full.then_some(uid))
             || self.workers.serving().any(|(_, service)| is_just_going(service))
     }
 
     /// Lets in those who have waited for a place and have one now, and turns away those who have waited for
     /// long enough.
-    pub(super) fn admit_applicants(&mut self) -> Result<(), SupervisorError> {
+    pub(super) fn admit_pending(&mut self) -> Result<(), SupervisorError> {
         let pending = self.pending.take();
         if pending.is_empty() {
             return Ok(());
         }
         self.reap()?;
         self.let_go();
-        for (applicant, until) in pending {
-            if has_hung_up(&applicant.client) {
+        for (connection, until) in pending {
+            if has_hung_up(&connection.client) {
                 continue;
             }
-            match self.admit(&applicant) {
-                Ok(()) => self.let_in(applicant),
-                Err(_) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&applicant) => {
-                    self.pending.keep(applicant, until);
+            match self.admit(&connection) {
+                Ok(()) => self.let_in(connection),
+                Err(_) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&connection) => {
+                    self.pending.keep(connection, until);
                 }
-                Err(refused) => refuse(&applicant, &refused),
+                Err(refused) => refuse(&connection, &refused),
             }
         }
         Ok(())
     }
 
     /// Has a client that is admitted wait for a worker.
-    fn let_in(&mut self, applicant: PendingConnection) {
-        let PendingConnection { client, device, peer } = applicant;
+    fn let_in(&mut self, connection: PendingConnection) {
+        let PendingConnection { client, device, peer } = connection;
         tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
         let identity = ClientIdentity {
             uid: peer.uid,
@@ -141,20 +141,20 @@ impl Supervisor {
     }
 
     /// Turns away all who have waited for a place.
-    pub(super) fn turn_away_applicants(&mut self, refused: &Refused) {
-        for (applicant, _) in self.pending.take() {
-            refuse(&applicant, refused);
+    pub(super) fn turn_away_pending(&mut self, refused: &Refused) {
+        for (connection, _) in self.pending.take() {
+            refuse(&connection, refused);
         }
     }
 }
 
 /// Turns away a client that is not admitted.
-fn refuse(applicant: &PendingConnection, refused: &Refused) {
+fn refuse(connection: &PendingConnection, refused: &Refused) {
     tracing::info!(
-        target: tags::DRIVER, uid = applicant.peer.uid,
-        pid = applicant.peer.pid,
+        target: tags::DRIVER, uid = connection.peer.uid,
+        pid = connection.peer.pid,
         reason = refused.reason,
         "client turned away"
     );
-    turn_away(&applicant.client, refused);
+    turn_away(&connection.client, refused);
 }

@@ -90,7 +90,7 @@ impl Supervisor {
                 }
             }
             // Those who come after those who go, whose places they may need.
-            self.admit_applicants()?;
+            self.admit_pending()?;
             for source in ready {
                 if let Source::Listener(index) = source {
                     self.accept(index);

@@ -11,7 +11,7 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 /// How long a client waits for a place. Closing what nobody holds up is over long before.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether there is one.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -34,13 +34,13 @@ pub(super) struct PendingConnections(Vec<(PendingConnection, Deadline)>);
 
 impl PendingConnections {
     /// Has a client wait that would be refused now; gives it back if too many wait.
-    pub(super) fn add(&mut self, applicant: PendingConnection) -> Result<(), PendingConnection> {
-        let of_user = |(other, _): &&(PendingConnection, Deadline)| other.peer.uid == applicant.peer.uid;
+    pub(super) fn add(&mut self, connection: PendingConnection) -> Result<(), PendingConnection> {
+        let of_user = |(other, _): &&(PendingConnection, Deadline)| other.peer.uid == connection.peer.uid;
         if self.0.len() >= MOST || self.0.iter().filter(of_user).count() >= MOST_OF_USER {
-            return Err(applicant);
+            return Err(connection);
         }
-        let until = Deadline::after(MonotonicClock.now(), PATIENCE);
-        self.0.push((applicant, until));
+        let until = Deadline::after(MonotonicClock.now(), TIMEOUT);
+        self.0.push((connection, until));
         Ok(())
     }
 
@@ -55,8 +55,8 @@ impl PendingConnections {
     }
 
     /// Has a client wait on.
-    pub(super) fn keep(&mut self, applicant: PendingConnection, until: Deadline) {
-        self.0.push((applicant, until));
+    pub(super) fn keep(&mut self, connection: PendingConnection, until: Deadline) {
+        self.0.push((connection, until));
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn add(pending: &mut PendingConnections, uid: u32) -> bool {
-        let applicant = PendingConnection {
+        let connection = PendingConnection {
             client: Connection::pair().unwrap().0,
             device: "a".to_owned(),
             peer: PeerIdentity {
@@ -75,7 +75,7 @@ mod tests {
                 pidfd: None,
             },
         };
-        pending.add(applicant).is_ok()
+        pending.add(connection).is_ok()
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Supervisor {
         while self.waiting.len() > 0 {
             self.turn_away_next(&refused);
         }
-        self.turn_away_applicants(&refused);
+        self.turn_away_pending(&refused);
         self.starting.give_up();
         self.workers.dismiss_idle();
         self.workers.command(&Command::Drain);

@@ -61,7 +61,7 @@ fn launch(
     run_limits.check_not_past()?;
     let (source, fence) = Fence::create().map_err(|error| fence_failure(&error))?;
     let fd = fence.try_clone_fd().map_err(|error| fence_failure(&error))?;
-    let patience = fence_timeout.map_or(Deadline::NONE, |limit| {
+    let fence_deadline = fence_timeout.map_or(Deadline::NONE, |limit| {
         Deadline::after(MonotonicClock.now(), limit)
     });
     let fenced = Fenced::new(
@@ -72,7 +72,7 @@ fn launch(
         WaitsFor {
             fences,
             executions: executions.len(),
-            until: run_limits.deadline.earlier(patience),
+            until: run_limits.deadline.earlier(fence_deadline),
         },
         source,
     );

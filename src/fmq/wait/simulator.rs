@@ -713,7 +713,7 @@ fn more(without: f64, with: f64) -> f64 {
 }
 
 /// The rules, each with a scenario in which it gains, and how long waking takes there.
-const WORTH: [(Rule, &str, u64); 12] = [
+const GAINS: [(Rule, &str, u64); 12] = [
     (Rule::Window, "ten, then a pause", 6_000),
     (Rule::LeastWindow, "steady", 40_000),
     (Rule::WakeWindow, "thought of 60 us", 90_000),
@@ -734,7 +734,7 @@ const LEAST_GAIN: f64 = 5.0;
 #[test]
 fn each_rule_gains_something_somewhere() {
     let scenarios = scenarios();
-    for (rule, name, wake) in WORTH {
+    for (rule, name, wake) in GAINS {
         let gain = scenarios
             .iter()
             .filter(|scenario| scenario.name == name && scenario.system.wake == wake)
@@ -791,7 +791,7 @@ fn each_rule_left_out() {
             cost.calls
         );
     }
-    for rule in WORTH.iter().map(|(rule, ..)| *rule).chain([Rule::YieldAlone]) {
+    for rule in GAINS.iter().map(|(rule, ..)| *rule).chain([Rule::YieldAlone]) {
         println!("without {rule:?}");
         for (scenario, with) in scenarios.iter().zip(&all) {
             let without = cost(scenario, Some(rule));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 /// How long it waits for anything: far longer than its clients do.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn soon() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 #[derive(Debug, Default)]

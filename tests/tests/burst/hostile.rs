@@ -17,8 +17,8 @@ use nnhal_hal::{ErrorStatus, MeasureTiming, Request, RequestPool, Timing};
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory,
-    shared_floats, wait_until,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, is_alive, request_in_one_memory, shared_floats,
+    wait_until,
 };
 
 use crate::common::{EXE, REFERENCE, add, burst_threads, open, prepare};
@@ -38,7 +38,7 @@ fn start() -> TestDaemon {
 }
 
 fn soon() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 fn header(sequence: u32) -> RequestHeader {

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_os::pidfd;
 use nnhal_os::time::{Clock as _, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, is_alive, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -85,7 +85,7 @@ fn command(source: &str, folder: &Path, daemon: &TestDaemon) -> Command {
 /// Kills a program that does not end in time; tells whether it has ended by itself.
 fn watch(child: &Child) -> JoinHandle<bool> {
     let pidfd = pidfd::open(child.id().cast_signed()).expect("a process");
-    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     std::thread::spawn(move || {
         let has_ended = pidfd::wait_for_end(&pidfd, deadline).expect("a process");
         // One that ends meanwhile was late all the same.
@@ -99,7 +99,7 @@ fn output_in_time(child: Child, watchdog: JoinHandle<bool>) -> Output {
     let output = child.wait_with_output().expect("a program");
     assert!(
         watchdog.join().expect("a watchdog"),
-        "it was killed after {PATIENCE:?}; it said:\n{}",
+        "it was killed after {TIMEOUT:?}; it said:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
     output

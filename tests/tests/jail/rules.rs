@@ -16,7 +16,7 @@ use nnhal_client::{
 };
 use nnhal_os::socket::Listener;
 use nnhal_tests::escape::LOOKING;
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 
 use crate::common;
 
@@ -272,7 +272,7 @@ fn be_a_service(seen: &mut Seen) {
         .spawn()
         .unwrap();
     let mut told = [0; 64];
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     manager.recv(&mut told).unwrap();
     let _ = Devices::open_in(run.clone())
         .unwrap()

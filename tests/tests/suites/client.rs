@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nnhal_tests::PATIENCE;
+use nnhal_tests::TIMEOUT;
 
 use crate::common::{DEVICE, Place};
 
@@ -147,7 +147,7 @@ impl Client {
     /// If it says nothing for so long that it hangs.
     pub(crate) fn next(&mut self) -> Option<Said> {
         use std::sync::mpsc::RecvTimeoutError;
-        match self.said.recv_timeout(PATIENCE) {
+        match self.said.recv_timeout(TIMEOUT) {
             Ok(said) => Some(said),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("the client hangs"),

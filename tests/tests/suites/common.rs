@@ -12,7 +12,7 @@ use nnhal_client::{
     PrepareOptions, PreparedModel, TensorType,
 };
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, fds_of, group_of, shared_mappings};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, fds_of, group_of, shared_mappings};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -154,7 +154,7 @@ impl Bystander {
     pub(crate) fn computes(&mut self) {
         self.rounds += 1.0;
         let mut sum = [0.0_f32];
-        let options = ExecuteOptions::new().wait_at_most(PATIENCE);
+        let options = ExecuteOptions::new().wait_at_most(TIMEOUT);
         let run = self.burst.run(
             &[Input::from(&[self.rounds])],
             &mut [Output::from(&mut sum)],
@@ -243,7 +243,7 @@ impl Stage {
 
 /// Waits until the state is as it should be.
 fn expect_soon(what: &str, mut look: impl FnMut() -> (bool, AtRest)) {
-    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     loop {
         match look() {
             (true, _) => return,

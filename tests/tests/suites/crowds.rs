@@ -12,7 +12,7 @@ use nnhal::wire::{Call, directory};
 use nnhal_client::{Clock, Deadline, DevicesOptions, MonotonicClock};
 use nnhal_os::rlimit;
 use nnhal_os::socket::{Connection, MAX_FDS};
-use nnhal_tests::{PATIENCE, RawClient, fds_of, private_bytes};
+use nnhal_tests::{RawClient, TIMEOUT, fds_of, private_bytes};
 
 use crate::common::{Bystander, DEVICE, Place, Stage, sized};
 
@@ -28,8 +28,8 @@ const IN_A_MESSAGE: usize = 253;
 /// Descriptors of the short form's flood.
 const DESCRIPTORS: usize = 1_500;
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// Connects so many clients at once. Returns those that are served and what the others were told.
@@ -42,7 +42,7 @@ fn connect(place: &Place, clients: usize) -> (Vec<Bystander>, Vec<String>) {
                 while next.fetch_add(1, Ordering::Relaxed) < clients {
                     let devices = DevicesOptions::new()
                         .runtime_dir(place.runtime_dir())
-                        .connect_timeout(PATIENCE)
+                        .connect_timeout(TIMEOUT)
                         .open()
                         .unwrap();
                     match devices.device(DEVICE) {
@@ -146,7 +146,7 @@ fn flood_of_descriptors_is_closed_and_its_client_dropped() {
         if clients % 2 == 0 {
             // To whoever takes connections, before anybody has said hello.
             let path = directory::socket_path(&place.runtime_dir(), DEVICE);
-            let connection = Connection::connect(&path, patience()).unwrap();
+            let connection = Connection::connect(&path, default_deadline()).unwrap();
             while count(IN_A_MESSAGE, flood(&connection, event.as_fd())) {}
         } else {
             // With a call that takes none, then until the driver has had enough.

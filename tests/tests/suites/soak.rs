@@ -14,7 +14,7 @@ use nnhal::wire::directory;
 use nnhal_client::{Clock, Deadline, MonotonicClock};
 use nnhal_conformance::generator::choices::Random;
 use nnhal_os::socket::Connection;
-use nnhal_tests::{PATIENCE, fds_of};
+use nnhal_tests::{TIMEOUT, fds_of};
 
 use crate::client::{Client, Said};
 use crate::common::{DEVICE, Place, Stage, seed, send, sized};
@@ -102,11 +102,11 @@ fn come_and_go(place: &Place, number: u64, is_over: &AtomicBool, clients: &Atomi
             // It hangs up at once, or says nonsense.
             0 => {
                 let path = directory::socket_path(&place.runtime_dir(), DEVICE);
-                let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
-                let connection = Connection::connect(&path, patience).unwrap();
+                let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
+                let connection = Connection::connect(&path, deadline).unwrap();
                 if random.below(2) == 0 {
                     let bytes: Vec<u8> = (0..64).map(|_| random.below(256) as u8).collect();
-                    let _ = connection.send(&bytes, &[], patience);
+                    let _ = connection.send(&bytes, &[], deadline);
                 }
             }
             // It, or its worker, is killed at one of its steps.

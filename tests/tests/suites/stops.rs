@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use nnhal_client::{
     CompilationCache, DevicesOptions, Error, ErrorKind, ExecuteOptions, Input, Output, PrepareOptions,
 };
-use nnhal_tests::{PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{TIMEOUT, TestDaemon, wait_until};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 
 use crate::client::{Client, Said};
@@ -253,7 +253,7 @@ fn cache_whose_disk_is_full_costs_time_and_nothing_else() {
         let daemon = TestDaemon::start_in(&place.runtime_dir(), EXE, &place.options());
         let device = Bystander::open(&place.runtime_dir()).device;
         let cache = CompilationCache::open(disk.join("cache"), 1 << 20).unwrap();
-        let options = PrepareOptions::new().wait_at_most(PATIENCE);
+        let options = PrepareOptions::new().wait_at_most(TIMEOUT);
         for is_full in [false, true, true] {
             if is_full {
                 fill(disk);

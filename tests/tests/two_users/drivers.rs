@@ -14,7 +14,7 @@ use nnhal_client::{
     ModelBuilder, MonotonicClock, OperationType, Output, PrepareOptions, TensorType,
 };
 use nnhal_os::socket::{Listener, probe};
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 
 use crate::common::{
     DRIVER, NOBODY, SYSTEM, again_as, expect_success, in_own_run, keep_warnings, make_directory, mode, part,
@@ -147,7 +147,7 @@ fn sees_what_is_opened() {
 }
 
 fn soon() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// What somebody else made in the user's place is no driver's.

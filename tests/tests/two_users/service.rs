@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use nnhal_client::Devices;
 use nnhal_os::socket::Listener;
-use nnhal_tests::PATIENCE;
+use nnhal_tests::TIMEOUT;
 
 use crate::common::{
     DRIVER, EXE, NOBODY, SYSTEM, again_as, expect_success, in_own_run, keep_warnings, make_directory, part,
@@ -137,7 +137,7 @@ fn run_service(has_socket: bool) {
     let path = Path::new("/run/notify");
     let manager = UnixDatagram::bind(path).unwrap();
     set_mode(path, 0o666);
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut command = if has_socket {
         activated()
     } else {

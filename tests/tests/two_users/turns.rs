@@ -7,7 +7,7 @@ use std::process::Stdio;
 use nnhal::wire::directory;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, PATIENCE, RawClient, TestDaemon};
+use nnhal_tests::{DaemonOptions, RawClient, TIMEOUT, TestDaemon};
 
 use crate::common::{EXE, NOBODY, again_as, is_root, part, set_mode};
 
@@ -26,9 +26,9 @@ fn clients_that_hold_their_connections_keep_no_other_user_waiting() {
 /// Connects many times, and says nothing until it is told to end.
 fn hold(runtime_dir: &Path) {
     let path = directory::socket_path(runtime_dir, DEVICE);
-    let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
+    let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
     let held: Vec<_> = (0..HELD)
-        .map(|_| Connection::connect(&path, patience).unwrap())
+        .map(|_| Connection::connect(&path, deadline).unwrap())
         .collect();
     println!("held");
     let _ = std::io::stdin().read(&mut [0]);

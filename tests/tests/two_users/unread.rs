@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model};
+use nnhal_tests::{DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model};
 
 use crate::common::{DRIVER, NOBODY, SYSTEM, again_as, expect_success, in_own_run, part};
 
@@ -58,8 +58,8 @@ fn sending_waits_for_readers() {
     assert!(count < 60, "{count}");
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| {
-            let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
-            unread.0.send(b"y", &[unread.0.as_fd()], patience)
+            let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
+            unread.0.send(b"y", &[unread.0.as_fd()], deadline)
         });
         (0..count / 2).for_each(|_| unread.read_one());
         sent.join().unwrap().unwrap();

@@ -11,7 +11,7 @@ use nnhal_client::{
 };
 use nnhal_hal::{HalVersion, NumberOfCacheFiles};
 use nnhal_tests::older_device::{FIGURES, OF_1_0, OF_1_1, OF_1_2};
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-older-driver");
 const NEWEST_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -28,8 +28,8 @@ fn start() -> (TestDaemon, Devices) {
     (daemon, devices)
 }
 
-fn patience() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
+fn default_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
 /// `output = first + second`, floats; of the output these dimensions are declared.
@@ -269,13 +269,13 @@ fn devices_of_older_versions_execute_by_every_path() {
         prepared
             .start(&request, &plain)
             .unwrap()
-            .wait(patience())
+            .wait(default_deadline())
             .unwrap();
         assert_eq!(memory.read::<f32>(32, 4).unwrap(), SUM, "{name}");
 
         memory.write(32, &[0.0_f32; 4]).unwrap();
         let fenced = prepared.execute_fenced(&request, &[], &plain).unwrap();
-        fenced.wait(patience()).unwrap();
+        fenced.wait(default_deadline()).unwrap();
         assert_eq!(memory.read::<f32>(32, 4).unwrap(), SUM, "{name}");
 
         let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
@@ -342,7 +342,7 @@ fn open_outputs_are_found_by_a_device_of_1_2() {
     for dimensions in [&[0][..], &[]] {
         let prepared = prepare(&device, &add_model(dimensions));
         let (memory, request) = shared(32);
-        for options in [options, options.deadline(patience())] {
+        for options in [options, options.deadline(default_deadline())] {
             let completed = prepared.execute(&request, &options).unwrap();
             assert_eq!(completed.output_shapes[0].dimensions, [4]);
             assert_eq!(memory.read::<f32>(32, 4).unwrap(), SUM);

@@ -10,7 +10,7 @@ use nnhal_hal::{
     OperationType, OutputShape, RequestArgument, Timing,
 };
 use nnhal_tests::older_device::{OF_1_0, OF_1_2};
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const OLDER_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-older-driver");
@@ -110,7 +110,7 @@ fn launch<T: Send + 'static>(
 ) -> (Result<(), Status>, T) {
     let (sender, receiver) = mpsc::channel();
     let launched = launch(Box::new(move |told| sender.send(told).unwrap()));
-    let told = receiver.recv_timeout(PATIENCE).unwrap();
+    let told = receiver.recv_timeout(TIMEOUT).unwrap();
     (launched.map_err(|error| error.status), told)
 }
 

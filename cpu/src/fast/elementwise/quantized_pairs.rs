@@ -16,7 +16,7 @@ use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
 use crate::kernels::element::is_signed_8_bit;
 use crate::plan::Declared;
-use crate::plan::cost::WORTH_A_PROOF;
+use crate::plan::cost::MIN_FOR_PROOF;
 use crate::threads::Team;
 
 /// What computes an operation on bytes, for people to read.
@@ -56,7 +56,7 @@ pub(in crate::fast) fn known(binary: Binary, declared: &Declared<'_>) -> Option<
                 input.and_then(|input| input.shape.elements().ok()).unwrap_or(0)
             };
             let sum = QuantizedSum::new(&forms, binary == Binary::Sub, activation);
-            let is_often = count(0).max(count(1)) >= WORTH_A_PROOF;
+            let is_often = count(0).max(count(1)) >= MIN_FOR_PROOF;
             Box::new(if is_often { sum.by_floats(&forms) } else { sum })
         }
         Binary::Mul => Box::new(QuantizedProduct::of_both(&forms, activation)),

@@ -21,7 +21,7 @@ use super::error::RuntimeDirError;
 
 /// How long a lock may outlive the process that took it: one that was being started when that was killed has
 /// it until it is a program of its own.
-const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two attempts.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
@@ -138,7 +138,7 @@ impl RuntimeDir {
     fn lock(&self, device: &str) -> Result<Flock<File>, RuntimeDirError> {
         let name = lock_name(device);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let patience = Deadline::after(MonotonicClock.now(), PATIENCE_WITH_THE_DEAD);
+        let deadline = Deadline::after(MonotonicClock.now(), EXIT_TIMEOUT);
         loop {
             let fd = openat(&self.fd, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
                 .map_err(|errno| self.file_error("open", &name, errno.into()))?;
@@ -146,7 +146,7 @@ impl RuntimeDir {
                 Ok(file) => file,
                 Err((mut file, Errno::EWOULDBLOCK)) => {
                     let holder = read_holder(&mut file);
-                    if has_ended(&holder) && !patience.is_past(MonotonicClock.now()) {
+                    if has_ended(&holder) && !deadline.is_past(MonotonicClock.now()) {
                         std::thread::park_timeout(PAUSE);
                         continue;
                     }

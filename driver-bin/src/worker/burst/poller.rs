@@ -150,7 +150,7 @@ impl<'a> Poller<'a> {
 
     /// Has those give back the memory of their executions that did not use it for that long, twice as long at
     /// most; returns when to look again.
-    pub(super) fn release_unused_memory(&mut self, now: TimePoint, patience: Duration) -> Deadline {
+    pub(super) fn release_unused_memory(&mut self, now: TimePoint, unused_for: Duration) -> Deadline {
         if std::mem::take(&mut self.memory.is_used) && self.memory.next.is_none() {
             self.memory.next = Some(now);
         }
@@ -164,9 +164,9 @@ impl<'a> Poller<'a> {
             .iter_mut()
             .filter_map(LentBurst::server)
             .fold(false, |any, server| {
-                server.runner.release_unused_memory(now, patience) | any
+                server.runner.release_unused_memory(now, unused_for) | any
             });
-        self.memory.next = holds.then(|| now.saturating_add(patience));
+        self.memory.next = holds.then(|| now.saturating_add(unused_for));
         self.memory.next.map_or(Deadline::NONE, Deadline::at)
     }
 }

@@ -225,12 +225,12 @@ impl Runner {
 
     /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep
     /// it; whether there is some that may be given back later.
-    pub(super) fn release_unused_memory(&mut self, now: TimePoint, patience: Duration) -> bool {
+    pub(super) fn release_unused_memory(&mut self, now: TimePoint, unused_for: Duration) -> bool {
         if !self.holds_memory || self.prepared.keeps_memory() {
             return false;
         }
         let since = *self.unused_since.get_or_insert(now);
-        if now.saturating_since(since) < patience {
+        if now.saturating_since(since) < unused_for {
             return true;
         }
         self.context.release_memory();

@@ -132,18 +132,18 @@ fn receive(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Re
                 return None;
             }
             Some(match idle_release.get() {
-                Some(patience) => give_memory_up(runner, poller, patience),
+                Some(unused_for) => give_memory_up(runner, poller, unused_for),
                 None => Deadline::NONE,
             })
         })
 }
 
 /// Has those that did not use their memory for that long give it back; returns when to look again.
-fn give_memory_up(runner: &mut Runner, poller: &mut Poller<'_>, patience: Duration) -> Deadline {
+fn give_memory_up(runner: &mut Runner, poller: &mut Poller<'_>, unused_for: Duration) -> Deadline {
     let now = MonotonicClock.now();
-    let until = poller.release_unused_memory(now, patience);
-    if runner.release_unused_memory(now, patience) {
-        Deadline::after(now, patience).earlier(until)
+    let until = poller.release_unused_memory(now, unused_for);
+    if runner.release_unused_memory(now, unused_for) {
+        Deadline::after(now, unused_for).earlier(until)
     } else {
         until
     }

@@ -131,7 +131,7 @@ impl Batch {
 mod tests {
     use super::*;
 
-    const BRIEF: Duration = Duration::from_micros(2);
+    const SHORT_TASK: Duration = Duration::from_micros(2);
     const LONG: Duration = Duration::from_millis(1);
 
     /// A batch of as many requests as may be, each of which takes so long; how many, and whether it was
@@ -161,14 +161,14 @@ mod tests {
         let mut tasks = ShortTasks::default();
         assert!(!tasks.are_short());
         assert_eq!(turns_after(&mut tasks, LONG, 100), None);
-        assert_eq!(turns_after(&mut tasks, BRIEF, 100), Some(2));
-        assert_eq!(turns_after(&mut tasks, BRIEF, 1000), None);
+        assert_eq!(turns_after(&mut tasks, SHORT_TASK, 100), Some(2));
+        assert_eq!(turns_after(&mut tasks, SHORT_TASK, 1000), None);
     }
 
     #[test]
     fn tasks_that_take_longer_again_are_seen_soon() {
         let mut tasks = ShortTasks::default();
-        turns_after(&mut tasks, BRIEF, 100);
+        turns_after(&mut tasks, SHORT_TASK, 100);
         let after = turns_after(&mut tasks, LONG, 1000).unwrap();
         assert!(after <= TIMED_EVERY + 1, "{after}");
     }
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn one_long_request_is_no_reason() {
         let mut tasks = ShortTasks::default();
-        turns_after(&mut tasks, BRIEF, 100);
+        turns_after(&mut tasks, SHORT_TASK, 100);
         for _ in 0..10 {
-            while !run(&mut tasks, BRIEF, 1).1 {}
+            while !run(&mut tasks, SHORT_TASK, 1).1 {}
             let batch = Batch {
                 length: 1,
                 limit: 1,
@@ -186,7 +186,7 @@ mod tests {
             };
             tasks.end(&batch, LONG);
             assert!(tasks.are_short());
-            assert_eq!(run(&mut tasks, BRIEF, 100).0, 10);
+            assert_eq!(run(&mut tasks, SHORT_TASK, 100).0, 10);
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
     fn one_short_request_is_no_reason() {
         let mut tasks = ShortTasks::default();
         for _ in 0..10 {
-            assert_eq!(turns_after(&mut tasks, BRIEF, 1), None);
+            assert_eq!(turns_after(&mut tasks, SHORT_TASK, 1), None);
             assert_eq!(turns_after(&mut tasks, LONG, 1), None);
         }
     }
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn few_single_requests_are_timed() {
         let mut tasks = ShortTasks::default();
-        turns_after(&mut tasks, BRIEF, 100);
-        let timed = (0..10 * TIMED_EVERY).filter(|_| run(&mut tasks, BRIEF, 1).1);
+        turns_after(&mut tasks, SHORT_TASK, 100);
+        let timed = (0..10 * TIMED_EVERY).filter(|_| run(&mut tasks, SHORT_TASK, 1).1);
         assert!((10..=11).contains(&timed.count()));
     }
 
@@ -223,8 +223,8 @@ mod tests {
         let mut lengths = |each, batches: usize| -> Vec<u32> {
             (0..batches).map(|_| run(&mut tasks, each, 100).0).collect()
         };
-        assert_eq!(lengths(BRIEF, 4), [1, 10, 10, 10]);
+        assert_eq!(lengths(SHORT_TASK, 4), [1, 10, 10, 10]);
         assert_eq!(lengths(LONG, 4), [10, 10, 1, 1]);
-        assert_eq!(lengths(BRIEF, 3), [1, 10, 10]);
+        assert_eq!(lengths(SHORT_TASK, 3), [1, 10, 10]);
     }
 }
