@@ -1,7 +1,7 @@
 //! Several threads for one operation.
 //!
-//! The thread that runs a program computes; for operations of more than `MIN_FOR_HELPERS`, and in executions of
-//! more than `MIN_FOR_TRIAL` for operations of more than `MIN_FOR_PARTITION` (`plan/cost.rs`), it is joined
+//! The thread that runs a program computes; for operations of more than `MIN_FOR_HELPERS`, and in executions
+//! of more than `MIN_FOR_TRIAL` for operations of more than `MIN_FOR_PARTITION` (`plan/cost.rs`), it is joined
 //! by helper threads, which are made when they are first needed; not where executions have been found to be
 //! faster without (`parallelism_tuner.rs`). Contract:
 //!

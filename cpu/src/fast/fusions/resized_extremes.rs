@@ -1,5 +1,5 @@
-//! RESIZE_BILINEAR and ARGMAX or ARGMIN of the channels, as networks have them that say what each pixel shows:
-//! row by row, so that the resized image, the largest tensor of such a network, is none.
+//! RESIZE_BILINEAR and ARGMAX or ARGMIN of the channels, as networks have them that say what each pixel
+//! shows: row by row, so that the resized image, the largest tensor of such a network, is none.
 
 use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
 use nnhal_hal::{OperandType, OperationType};
