@@ -1,9 +1,9 @@
 //! Several threads for one operation.
 //!
 //! The thread that runs a program computes; for operations of more than `MIN_FOR_HELPERS`, and in executions
-//! of more than `MIN_FOR_TRIAL` for operations of more than `MIN_FOR_PARTITION` (`plan/cost.rs`), it is joined
-//! by helper threads, which are made when they are first needed; not where executions have been found to be
-//! faster without (`parallelism_tuner.rs`). Contract:
+//! of more than `MIN_FOR_TRIAL` for operations of more than `MIN_FOR_PARTITION` (`plan/cost.rs`), it is
+//! joined by helper threads, which are made when they are first needed; not where executions have been found
+//! to be faster without (`parallelism_tuner.rs`). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of
 //!   which one thread computes as it would be computed alone, and layers that only several threads compute
