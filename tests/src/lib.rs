@@ -7,6 +7,7 @@
 
 mod daemon;
 pub mod escape;
+mod guards;
 pub mod hostile_driver;
 mod models;
 pub mod older_device;
@@ -15,6 +16,7 @@ mod raw_client;
 pub mod vts_cases;
 
 pub use daemon::{DaemonOptions, TestDaemon};
+pub use guards::{KillOnDrop, SetOnDrop};
 pub use models::{add_model, request_in_one_memory, shared_floats};
 pub use process::{
     Activity, activities_of, anonymous_bytes, children_of, fds_of, group_of, is_alive, private_bytes,

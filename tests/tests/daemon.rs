@@ -4,14 +4,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
-    shared_floats, wait_until,
+    DaemonOptions, RawClient, TIMEOUT, TestDaemon, activities_of, add_model, children_of, is_alive,
+    request_in_one_memory, shared_floats, wait_until,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -297,6 +298,31 @@ fn sighup_reads_the_settings_again() {
     std::fs::write(daemon.settings_file(), "[clients]\nmaximum = 1\n").unwrap();
     daemon.signal(Signal::SIGHUP);
     daemon.wait_for_log("the settings stay as they are");
+}
+
+/// The kernel gives a signal to another thread if the first one is about to handle one, or is traced.
+#[test]
+fn signals_are_heeded_whichever_thread_of_the_supervisor_they_come_to() {
+    let options = DaemonOptions {
+        log: Some("info".into()),
+        ..DaemonOptions::default()
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let mut signals = 0;
+    for &thread in activities_of(daemon.pid()).keys() {
+        // It tries the thread of this number first.
+        let is_there =
+            [Signal::SIGCHLD, Signal::SIGHUP].map(|signal| kill(Pid::from_raw(thread), signal).is_ok());
+        signals += usize::from(is_there[1]);
+        wait_until("the settings are read again", || {
+            assert!(
+                is_alive(daemon.pid()),
+                "a signal to thread {thread} has ended the supervisor"
+            );
+            daemon.log().matches("settings read again").count() >= signals
+        });
+    }
+    let _client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
 }
 
 #[test]

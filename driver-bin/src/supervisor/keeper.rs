@@ -8,6 +8,8 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use nix::sys::signal::SigSet;
+
 use crate::jail::{self, JailError};
 use crate::settings::{JailSettings, Settings, SettingsError};
 
@@ -34,7 +36,13 @@ impl Keeper {
             .name("keeper".to_owned())
             .stack_size(256 * 1024)
             .spawn(move || {
-                let has_entered = jail::enter_as_keeper(&settings);
+                // Handlers wake the main thread by a call that this one gives up.
+                let are_blocked = SigSet::all().thread_block();
+                let has_entered = are_blocked
+                    .map_err(|errno| {
+                        JailError::Step("keep signals from the thread that reads settings", errno.into())
+                    })
+                    .and_then(|()| jail::enter_as_keeper(&settings));
                 let is_jailed = has_entered.is_ok();
                 if told.send(has_entered).is_ok() && is_jailed {
                     keep(&wishes, reload);

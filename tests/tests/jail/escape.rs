@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use nix::libc;
+use nnhal_tests::KillOnDrop;
 use nnhal_tests::escape::{NEEDED_IOCTL, NEEDY, Way};
 
 use crate::common::{Jailed, Outcome, can_try_without_jail, without_jail};
@@ -66,11 +67,11 @@ fn ways_out_are_open_without_a_jail() {
     if !can_try_without_jail() {
         return;
     }
-    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+    let other = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
     let (mut open, mut lacking) = (0, Vec::new());
     let mut alike = Vec::new();
     for &way in Way::ALL {
-        match without_jail(way, other.id()) {
+        match without_jail(way, other.0.id()) {
             Outcome::Done(_) => open += 1,
             outcome => {
                 if outcome == expected(way) {
@@ -80,8 +81,6 @@ fn ways_out_are_open_without_a_jail() {
             }
         }
     }
-    other.kill().unwrap();
-    other.wait().unwrap();
     println!(
         "{} ways out without a jail: {open} are open; {} the kernel lacks, or not for these arguments: {lacking:?}",
         Way::ALL.len(),

@@ -16,7 +16,7 @@ use nnhal_client::{
 };
 use nnhal_os::socket::Listener;
 use nnhal_tests::escape::LOOKING;
-use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, KillOnDrop, TIMEOUT, TestDaemon, wait_until};
 
 use crate::common;
 
@@ -263,7 +263,7 @@ fn be_a_service(seen: &mut Seen) {
     std::fs::write(&settings, "[clients]\nother_users = true\n").unwrap();
     let script =
         "exec 3<&0 </dev/null && export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=nnhal-cpu && exec \"$@\"";
-    let mut driver = Command::new("sh")
+    let driver = Command::new("sh")
         .args(["-c", script, "sh", &traced.exe, "--device", "nnhal-cpu"])
         .args(["--device", "nnhal-reference", "--runtime-dir"])
         .args([run.as_os_str(), "--config".as_ref(), settings.as_os_str()])
@@ -271,6 +271,7 @@ fn be_a_service(seen: &mut Seen) {
         .stdin(Stdio::from(listener.as_fd().try_clone_to_owned().unwrap()))
         .spawn()
         .unwrap();
+    let mut driver = KillOnDrop(driver);
     let mut told = [0; 64];
     manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     manager.recv(&mut told).unwrap();
@@ -278,17 +279,29 @@ fn be_a_service(seen: &mut Seen) {
         .unwrap()
         .device("nnhal-cpu")
         .unwrap();
-    let pid = Pid::from_raw(driver.id().cast_signed());
+    let pid = Pid::from_raw(driver.0.id().cast_signed());
     kill(pid, Signal::SIGHUP).unwrap();
     let socket = run.join("nnhal-reference.sock");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&socket), 0o666);
     std::fs::write(&settings, "").unwrap();
     kill(pid, Signal::SIGHUP).unwrap();
-    wait_until("the settings are read again", || mode(&socket) == 0o600);
+    wait_until("the settings are read again", || {
+        let status = driver.0.try_wait().unwrap();
+        assert_eq!(
+            status, None,
+            "the driver has ended instead of reading its settings"
+        );
+        mode(&socket) == 0o600
+    });
     kill(pid, Signal::SIGTERM).unwrap();
-    driver.wait().unwrap();
-    traced.wait_for_end(driver.id());
+    let mut status = None;
+    wait_until("the driver has ended", || {
+        status = driver.0.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    traced.wait_for_end(driver.0.id());
     seen.add(&traced);
 }
 
