@@ -432,16 +432,18 @@ fn refused_packet_between_two_requests_leaves_none_of_its_own_behind() {
         sums
     };
     let before = sums();
-    for is_registered in [false, true] {
+    // All of the other request is there, but more follows it, or its number is none.
+    for refused in ["general", "registered", "number"] {
         mapping.as_slice().write_at(32, &before).unwrap();
         raw.expect_success();
-        if is_registered {
-            encode_register(&mut raw.buffer, 1, 0, &raw.request, &[other]);
-        } else {
-            raw.general(1, &[other], &[]);
+        match refused {
+            "general" => raw.general(1, &[other], &[]),
+            "registered" => encode_register(&mut raw.buffer, 1, 0, &raw.request, &[other]),
+            _ => encode_register(&mut raw.buffer, 1, u16::MAX, &raw.request, &[other]),
         }
-        // All of the other request is there, but more follows it.
-        raw.buffer.push(1);
+        if refused != "number" {
+            raw.buffer.push(1);
+        }
         assert_ne!(raw.exchange().1, ErrorStatus::None);
         assert_eq!(sums(), before);
         raw.general(2, &[other], &[]);

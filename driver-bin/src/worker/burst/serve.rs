@@ -275,6 +275,8 @@ impl Server {
                 self.runner.run(ready, compiled, (&header, inline), reply);
             }
             RequestPacket::Register { header, layout } => {
+                // The body is another one, whatever becomes of it.
+                self.is_general_of_body = false;
                 // Only what is short keeps others from the slot.
                 self.runner.rest();
                 let outcome = self.register(layout);
@@ -299,7 +301,6 @@ impl Server {
                 MAX_REGISTERED - 1
             )));
         }
-        self.is_general_of_body = false;
         let mut compiled = Box::<CompiledRequest>::default();
         let outcome = self.runner.compile(&mut compiled, &mut self.body);
         outcome.map_err(|failure| *failure)?;
