@@ -7,12 +7,13 @@
 //! A group that has others below it may have no processes of its own. So the driver moves itself into one
 //! below, where workers begin, and each worker into its user's group with its client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, geteuid};
 use nnhal::diag::tags;
+use rustix::fs::getxattr;
 
 use super::system_limits::group_of;
 use crate::settings::UserLimits;
@@ -22,6 +23,9 @@ const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// What is asked of a hierarchy.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// What systemd gives a group that it delegates, with the value 1.
+const MARKS: [&str; 2] = ["trusted.delegate", "user.delegate"];
 
 /// The group of the driver itself.
 const DRIVER: &str = "driver";
@@ -35,6 +39,8 @@ pub(super) struct ControlGroups {
     own: PathBuf,
     /// How many workers there are in the group of each user.
     workers: HashMap<u32, u32>,
+    /// Files of limits that could not be written, and of which the log tells.
+    told: HashSet<&'static str>,
 }
 
 impl ControlGroups {
@@ -48,6 +54,13 @@ impl ControlGroups {
             .into_iter()
             .find(|own| own.join("cgroup.controllers").exists());
         let own = own.ok_or("no hierarchy of version 2 is mounted")?;
+        // Root may write everywhere, so that alone does not tell whether another one manages the group.
+        if geteuid().is_root() && !is_marked(&own) {
+            return Err(format!(
+                "the group was not delegated: it has neither {}",
+                MARKS.join(" nor ")
+            ));
+        }
         ControlGroups::take_over(&own, std::process::id())
     }
 
@@ -84,6 +97,7 @@ impl ControlGroups {
         Ok(ControlGroups {
             own: own.to_owned(),
             workers: HashMap::new(),
+            told: HashSet::new(),
         })
     }
 
@@ -96,14 +110,46 @@ impl ControlGroups {
     pub(super) fn enter(&mut self, uid: u32, worker: i32, limits: &UserLimits, threads: u32) {
         let count = self.workers.entry(uid).or_default();
         *count += 1;
+        let is_first = *count == 1;
         let group = group(&self.own, uid);
-        let entered = if *count == 1 {
-            make(&group).map(|()| limit(&group, limits, threads))
+        // A group that has stayed has the limits of its time.
+        let joined = if is_first {
+            Err(ErrorKind::NotFound.into())
         } else {
-            Ok(())
+            join(&group, worker)
         };
-        if let Err(error) = entered.and_then(|()| join(&group, worker)) {
+        let entered = match joined {
+            Err(error) if error.kind() == ErrorKind::NotFound => make(&group).and_then(|()| {
+                self.limit(&group, limits, threads);
+                join(&group, worker)
+            }),
+            joined => joined,
+        };
+        if let Err(error) = entered {
             tracing::warn!(target: tags::DRIVER, uid, worker, %error, "the worker is in no control group of its user");
+        }
+    }
+
+    /// Writes what a user's workers may have together. A controller that is not there has no file.
+    fn limit(&mut self, group: &Path, limits: &UserLimits, threads: u32) {
+        let memory = match limits.memory_bytes {
+            0 => "max".to_owned(),
+            bytes => bytes.to_string(),
+        };
+        for (file, value) in [
+            ("cpu.weight", limits.cpu_weight.to_string()),
+            ("memory.max", memory),
+            ("pids.max", threads.saturating_add(THREADS_THAT_END).to_string()),
+        ] {
+            let path = group.join(file);
+            let Err(error) = std::fs::write(&path, value) else {
+                continue;
+            };
+            if path.exists() && self.told.insert(file) {
+                tracing::warn!(target: tags::DRIVER, path = %path.display(), %error, "a limit of a user does not hold in its control group");
+            } else {
+                tracing::debug!(target: tags::DRIVER, path = %path.display(), %error, "a control group has no such limit");
+            }
         }
     }
 
@@ -140,25 +186,20 @@ fn join(group: &Path, process: impl ToString) -> io::Result<()> {
     std::fs::write(group.join("cgroup.procs"), process.to_string())
 }
 
-/// Writes what a user's workers may have together. A controller that is not there has no file.
-fn limit(group: &Path, limits: &UserLimits, threads: u32) {
-    let memory = match limits.memory_bytes {
-        0 => "max".to_owned(),
-        bytes => bytes.to_string(),
-    };
-    for (file, value) in [
-        ("cpu.weight", limits.cpu_weight.to_string()),
-        ("memory.max", memory),
-        ("pids.max", threads.saturating_add(THREADS_THAT_END).to_string()),
-    ] {
-        if let Err(error) = std::fs::write(group.join(file), value) {
-            tracing::debug!(target: tags::DRIVER, file, %error, "a control group has no such limit");
-        }
-    }
+/// Whether systemd says that it leaves this group to the processes in it.
+fn is_marked(group: &Path) -> bool {
+    let mut value = [0; 2];
+    MARKS
+        .iter()
+        .any(|mark| getxattr(group, *mark, &mut value).is_ok_and(|length| value[..length] == *b"1"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+
     use super::*;
 
     /// A directory that looks like a group with these controllers and processes.
@@ -239,6 +280,71 @@ mod tests {
     }
 
     #[test]
+    fn group_that_could_not_be_made_is_made_for_the_next_worker() {
+        let place = delegated("cpu memory\n", "7\n");
+        let mut groups = ControlGroups::take_over(place.path(), 7).unwrap();
+        let in_the_way = place.path().join("user-1000");
+        std::fs::write(&in_the_way, "").unwrap();
+        groups.enter(1000, 11, &UserLimits::default(), 100);
+        std::fs::remove_file(&in_the_way).unwrap();
+        groups.enter(1000, 12, &UserLimits::default(), 100);
+        assert_eq!(read(&in_the_way.join("cgroup.procs")), "12");
+        assert_eq!(read(&in_the_way.join("pids.max")), "164");
+        assert_eq!(groups.workers, HashMap::from([(1000, 2)]));
+    }
+
+    #[test]
+    fn limit_that_is_there_and_cannot_be_written_is_told_of_once() {
+        let place = delegated("memory\n", "7\n");
+        let mut groups = ControlGroups::take_over(place.path(), 7).unwrap();
+        for (uid, told) in [(1000, true), (1001, false)] {
+            // In the way of the file that is to be written.
+            let file = place.path().join(format!("user-{uid}/memory.max"));
+            std::fs::create_dir_all(file).unwrap();
+            let before = groups.told.len();
+            groups.enter(uid, 11, &UserLimits::default(), 100);
+            assert_eq!(groups.told.len() > before, told);
+        }
+        assert_eq!(groups.told, HashSet::from(["memory.max"]));
+    }
+
+    #[test]
+    fn group_without_a_mark_was_not_delegated() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(!is_marked(place.path()));
+        for (value, is_delegated) in [("0", false), ("1", true), ("10", false)] {
+            let set = rustix::fs::setxattr(
+                place.path(),
+                MARKS[1],
+                value.as_bytes(),
+                rustix::fs::XattrFlags::empty(),
+            );
+            if let Err(error) = set {
+                println!("SKIPPED: directories for temporary files have no such attributes: {error}");
+                return;
+            }
+            assert_eq!(is_marked(place.path()), is_delegated, "{value}");
+        }
+    }
+
+    /// A group of the kernel with a process in it. Both go when this is dropped.
+    struct Populated(PathBuf, std::process::Child);
+
+    impl Drop for Populated {
+        fn drop(&mut self) {
+            let _ = self.1.kill();
+            let _ = self.1.wait();
+            // As soon as the kernel has let the process go.
+            let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(10));
+            while std::fs::remove_dir(&self.0).is_err_and(|error| error.kind() != ErrorKind::NotFound)
+                && !deadline.is_past(MonotonicClock.now())
+            {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
     fn process_joins_a_group_of_the_kernel() {
         let mut roots = ROOTS.map(Path::new).into_iter();
         let root = roots.find(|root| root.join("cgroup.controllers").exists());
@@ -247,18 +353,17 @@ mod tests {
             println!("SKIPPED: no group can be made here");
             return;
         };
-        let mut child = std::process::Command::new("cat")
+        let child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let joined = join(&place, child.id());
-        let groups = read(Path::new(&format!("/proc/{}/cgroup", child.id())));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        // As soon as the kernel has let the process go.
-        while std::fs::remove_dir(&place).is_err_and(|error| error.kind() != ErrorKind::NotFound) {
-            std::thread::yield_now();
-        }
+            .spawn();
+        let child = child.inspect_err(|_| {
+            let _ = std::fs::remove_dir(&place);
+        });
+        let populated = Populated(place.clone(), child.unwrap());
+        let id = populated.1.id();
+        let joined = join(&place, id);
+        let groups = read(Path::new(&format!("/proc/{id}/cgroup")));
+        drop(populated);
         joined.unwrap();
         let name = place.file_name().unwrap().to_str().unwrap();
         assert!(group_of(&groups).unwrap().ends_with(name), "{groups}");
