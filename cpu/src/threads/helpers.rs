@@ -91,8 +91,8 @@ impl Helpers {
         if self.is_exhausted.load(Ordering::Relaxed) {
             return false;
         }
+        // One that is refused now may be granted for the next execution.
         let Some(permit) = cores.permit_helper() else {
-            self.is_exhausted.store(true, Ordering::Relaxed);
             return false;
         };
         let seats = Arc::clone(&self.seats);

@@ -19,7 +19,6 @@ pub(super) struct ResizedExtremes {
     input: u32,
     ty: OperandType,
     geometry: ResizeGeometry,
-    in_sixteenths: bool,
     /// What [`Search`] takes.
     flip: u8,
 }
@@ -38,6 +37,7 @@ impl ResizedExtremes {
         let ty = resize.operands.get(input as usize)?.operand_type;
         let geometry = geometry(resize).ok().filter(step::is_served)?;
         let channels = arg::extent(search).ok()??;
+        let flip = arg::flip(is_largest, ty)?;
         let [values, places] = both.map(|candidate| candidate.elements);
         let is_it = channels == geometry.output.channels as usize
             && values? > 0
@@ -46,8 +46,7 @@ impl ResizedExtremes {
             input,
             ty,
             geometry,
-            in_sixteenths: are_sixteenths(&geometry),
-            flip: arg::flip(is_largest, ty)?,
+            flip,
         })
     }
 
@@ -58,6 +57,7 @@ impl ResizedExtremes {
         };
         let (from, places): (&[T], &mut [i32]) =
             (bytemuck::cast_slice(input), bytemuck::cast_slice_mut(output));
+        let in_sixteenths = are_sixteenths(&self.geometry);
         let extents = &self.geometry.output;
         let (width, channels) = (extents.width as usize, extents.channels as usize);
         let values = width * channels;
@@ -78,7 +78,7 @@ impl ResizedExtremes {
                 let row: &mut [T] = &mut bytemuck::cast_slice_mut(row)[..values];
                 let first = block.first_row();
                 for (number, places) in block.all().chunks_exact_mut(width).enumerate() {
-                    fill_bytes(resized.rows(first + number, row, lines), self.in_sixteenths);
+                    fill_bytes(resized.rows(first + number, row, lines), in_sixteenths);
                     dispatch(Search {
                         values: bytemuck::cast_slice(row),
                         extent: channels,
