@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::registry::DeviceRegistry;
 
+/// The most that the kernel takes as the weight of a control group.
+const MAX_CPU_WEIGHT: u32 = 10_000;
+
 /// The settings of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -356,6 +359,14 @@ pub enum SettingsError {
         /// The least that works.
         minimum: u64,
     },
+    /// A value is more than there can be.
+    #[error("{key} must be at most {maximum}")]
+    TooLarge {
+        /// Which one.
+        key: &'static str,
+        /// The most that works.
+        maximum: u64,
+    },
 }
 
 impl Settings {
@@ -418,6 +429,12 @@ impl Settings {
             if value < minimum {
                 return Err(SettingsError::TooSmall { key, minimum });
             }
+        }
+        if self.user_limits.cpu_weight > MAX_CPU_WEIGHT {
+            return Err(SettingsError::TooLarge {
+                key: "user_limits.cpu_weight",
+                maximum: u64::from(MAX_CPU_WEIGHT),
+            });
         }
         Ok(())
     }
@@ -524,6 +541,14 @@ mod tests {
             ("devices = [\"nnhal-none\"]", "nnhal-none"),
             ("[device.ACME-npu]\n", "ACME-npu"),
             ("[clients]\nmax = 0", "clients.max"),
+            (
+                "[user_limits]\ncpu_weight = 0",
+                "user_limits.cpu_weight must be at least 1",
+            ),
+            (
+                "[user_limits]\ncpu_weight = 10001",
+                "user_limits.cpu_weight must be at most 10000",
+            ),
             ("[limits", "limits"),
         ] {
             let error = read(text).unwrap_err();

@@ -14,8 +14,8 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::{Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, fds_of, is_alive, private_bytes,
-    request_in_one_memory, shared_floats, wait_until,
+    DaemonOptions, RawClient, SetOnDrop, TIMEOUT, TestDaemon, add_model, fds_of, group_of, is_alive,
+    private_bytes, request_in_one_memory, shared_floats, wait_until,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -127,8 +127,10 @@ fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
     let file = tempfile::tempfile().unwrap();
     let (cuts, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
     let (mut replies, mut deaths) = (0_u32, 0_u32);
+    let deadline = default_deadline();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let _ends = SetOnDrop(&is_over);
+        let cutting = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 file.set_len(BYTES).unwrap();
                 // As long as it takes to be used now and then.
@@ -141,6 +143,12 @@ fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
             }
         });
         while cuts.load(Ordering::Relaxed) < RACES || deaths == 0 || replies == 0 {
+            assert!(!cutting.is_finished(), "nobody cuts the memory any more");
+            assert!(
+                !deadline.is_past(MonotonicClock.now()),
+                "T1: only {} cuts, {replies} executions answered and {deaths} dead workers in {TIMEOUT:?}",
+                cuts.load(Ordering::Relaxed)
+            );
             let mut client = connect(&daemon);
             let model = client.prepare(add_model(ELEMENTS)).unwrap();
             // It may be too short just now.
@@ -164,7 +172,6 @@ fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
             }
             neighbour.expect_served();
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     println!(
         "{} cuts: {replies} executions answered, {deaths} workers died of SIGBUS",
@@ -193,9 +200,17 @@ fn holes_that_are_punched_while_executions_run_change_values_only() {
     let holed = shared.as_fd().try_clone_to_owned().unwrap();
     let (holes, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
     let mut executions = 0_u32;
+    let deadline = default_deadline();
     std::thread::scope(|scope| {
-        scope.spawn(|| punch(&holed, &holes, &is_over));
+        let _ends = SetOnDrop(&is_over);
+        let punching = scope.spawn(|| punch(&holed, &holes, &is_over));
         while holes.load(Ordering::Relaxed) < RACES || executions < EXECUTIONS {
+            assert!(!punching.is_finished(), "nobody punches holes any more");
+            assert!(
+                !deadline.is_past(MonotonicClock.now()),
+                "T4: only {} holes and {executions} executions in {TIMEOUT:?}",
+                holes.load(Ordering::Relaxed)
+            );
             mapping.as_slice().write_at(0, &inputs).unwrap();
             assert!(
                 matches!(execute(&mut client, model, memory), Answer::Replied),
@@ -212,7 +227,6 @@ fn holes_that_are_punched_while_executions_run_change_values_only() {
             }
             executions += 1;
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     println!(
         "{} holes beside {executions} executions",
@@ -277,6 +291,27 @@ fn default_deadline() -> Deadline {
     Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
+/// So often in turn a daemon that is at rest is seen to be unchanged.
+const UNCHANGED: u32 = 50;
+
+/// The descriptors of these processes when nothing is being started or ended any more: the daemon is the
+/// supervisor, a worker for each of so many clients, and a spare one.
+fn fds_at_rest(daemon: &TestDaemon, clients: usize, pids: [u32; 2]) -> [usize; 2] {
+    let mut fds = pids.map(fds_of);
+    let mut unchanged = 0;
+    wait_until("the daemon is at rest", || {
+        let before = std::mem::replace(&mut fds, pids.map(fds_of));
+        let is_whole = group_of(daemon.pid()).len() == clients + 2;
+        unchanged = if is_whole && fds == before {
+            unchanged + 1
+        } else {
+            0
+        };
+        unchanged >= UNCHANGED
+    });
+    fds
+}
+
 #[test]
 fn flood_of_descriptors_leaves_none_open() {
     const MESSAGES: u32 = 100_000;
@@ -309,9 +344,11 @@ fn flood_of_descriptors_leaves_none_open() {
         }
     };
     flood(&mut client, 10);
-    let before = [worker, daemon.pid()].map(fds_of);
+    // The neighbour and the client.
+    let at_rest = || fds_at_rest(&daemon, 2, [worker, daemon.pid()]);
+    let before = at_rest();
     flood(&mut client, MESSAGES);
-    assert_eq!([worker, daemon.pid()].map(fds_of), before, "T10");
+    assert_eq!(at_rest(), before, "T10");
     // Calls that say another number of descriptors than came are the last of their connection.
     let status = [&[0][..], &7_u64.to_le_bytes(), &0_u32.to_le_bytes()].concat();
     for _ in 0..100 {
@@ -328,9 +365,7 @@ fn flood_of_descriptors_leaves_none_open() {
             "T10: {messages:?}"
         );
     }
-    wait_until("the supervisor has as many descriptors as before", || {
-        fds_of(daemon.pid()) <= before[1]
-    });
+    assert_eq!(at_rest(), before, "T10");
     let status = client.call(Call::GetStatus, &[]);
     assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
     neighbour.expect_served();

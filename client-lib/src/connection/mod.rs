@@ -169,7 +169,7 @@ impl Link {
     /// The driver's refusal; the end of the worker; the deadline.
     pub(crate) fn call_by(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
         let name = call.name();
-        let is_execution = matches!(call, Call::Execute(_));
+        let is_execution = matches!(call, Call::Execute(_) | Call::ExecuteFenced(_));
         let _calls = trace::span(trace::kind_of(&call), 0);
         let deadline = self.timeouts.work_deadline(deadline);
         let id = self.begin_in_turn(call, fds, Interest::Reply, deadline)?;

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, chroot, pivot_root};
 use nnhal_os::SysError;
@@ -21,6 +22,16 @@ use crate::settings::JailSettings;
 
 /// Where the new root may be put together: what is there is hidden for that moment.
 const PLACES: [&str; 5] = ["/proc", "/sys", "/tmp", "/dev", "/usr"];
+
+/// How a kernel says that it has no such namespace for this process: it may not make one, there are none, or
+/// there are as many as there may be. Other errors have other reasons, and pass.
+const REFUSALS: [Errno; 5] = [
+    Errno::EPERM,
+    Errno::EINVAL,
+    Errno::ENOSPC,
+    Errno::EUSERS,
+    Errno::ENOSYS,
+];
 
 /// What a worker begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +58,8 @@ pub(crate) fn bear(program: &Program<'_>, settings: &JailSettings) -> Result<(i3
                 birth.user_outside = user_outside;
                 return Ok((pid, birth));
             }
-            // Any other error than that is told below.
-            Err(error) => birth.refused = error.errno.to_string(),
+            Err(error) if REFUSALS.contains(&error.errno) => birth.refused = error.errno.to_string(),
+            Err(error) => return Err(error),
         }
     }
     spawn(program, NewNamespaces::None).map(|pid| (pid, birth))
@@ -68,6 +79,13 @@ impl Namespaces {
     /// Takes what may be taken. This process must have one thread.
     pub(super) fn take(birth: &Birth) -> Namespaces {
         let mut namespaces = Namespaces::default();
+        if birth.refused.is_empty() {
+            namespaces.names.push("PID");
+        } else {
+            namespaces
+                .not_permitted
+                .push(format!("PID namespace: {}", birth.refused));
+        }
         let own = user::own();
         // Root has the capability or is kept from it, and becomes another user later, of whom a user
         // namespace would know nothing.
@@ -84,13 +102,6 @@ impl Namespaces {
             namespaces
                 .not_permitted
                 .push(format!("a number in the user namespace: {error}"));
-        }
-        if birth.refused.is_empty() {
-            namespaces.names.push("PID");
-        } else {
-            namespaces
-                .not_permitted
-                .push(format!("PID namespace: {}", birth.refused));
         }
         namespaces.has_mounts = namespaces.take_one("mount", CloneFlags::CLONE_NEWNS);
         namespaces.take_one("network", CloneFlags::CLONE_NEWNET);

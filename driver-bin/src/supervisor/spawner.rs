@@ -14,13 +14,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use nnhal::diag::tags;
 use nnhal::wire;
 use nnhal::wire::handshake::VERSIONS;
 use nnhal_os::socket::Connection;
-use nnhal_os::spawn::Program;
+use nnhal_os::spawn::{Program, wait_for};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, pidfd};
 
@@ -148,9 +147,8 @@ impl Spawner {
                 crash_record,
             }),
             Err(reason) => {
-                let pid = Pid::from_raw(pid);
-                let _ = kill(pid, Signal::SIGKILL);
-                let _ = waitpid(pid, None);
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                let _ = wait_for(pid);
                 Err(reason)
             }
         }

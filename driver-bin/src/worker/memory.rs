@@ -27,6 +27,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
+    /// Held by whoever maps it.
+    maps: Mutex<()>,
     /// The whole file, if nobody can ever change it.
     sealed: OnceLock<Option<Arc<SealedBytes>>>,
     /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until
@@ -84,6 +86,7 @@ impl Memory {
             size: description.size,
             is_writable,
             mapping: OnceLock::new(),
+            maps: Mutex::new(()),
             sealed: OnceLock::new(),
             is_freed: AtomicBool::new(false),
             permits: None,
@@ -197,9 +200,13 @@ impl Memory {
         } else {
             Access::ReadOnly
         };
+        // Several threads may read parts of one input: two mappings could be more than the worker may have.
+        let _one = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mapping) = self.mapping.get() {
+            return Ok(mapping);
+        }
         let mapping = Mapping::new(&self.shared, access)
             .map_err(|error| mapping_failure(&error, self.shared.size()))?;
-        // If another thread was first, its mapping is as good.
         Ok(self.mapping.get_or_init(|| mapping))
     }
 

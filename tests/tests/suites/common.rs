@@ -3,14 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Once;
 use std::time::Duration;
 
+use nix::sys::resource::Resource;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
     Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, Model, ModelBuilder, OperationType, Output,
     PrepareOptions, PreparedModel, TensorType,
 };
+use nnhal_os::rlimit;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, fds_of, group_of, shared_mappings};
 
@@ -36,18 +39,40 @@ pub(crate) fn seed() -> u64 {
 
 /// Sends a signal to a process that may be gone.
 pub(crate) fn send(pid: u32, signal: Signal) {
-    let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
+    let _ = is_sent(pid, signal);
+}
+
+/// Sends a signal to a process that may be gone. Returns whether the kernel took it.
+#[must_use]
+pub(crate) fn is_sent(pid: u32, signal: Signal) -> bool {
+    kill(Pid::from_raw(pid.cast_signed()), signal).is_ok()
+}
+
+/// Whether strace, which follows several processes, has noted the end of this one.
+pub(crate) fn has_noted_end(trace: &Path, pid: u32) -> bool {
+    let text = std::fs::read_to_string(trace).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .any(|(number, event)| number == pid.to_string() && event.trim_start().starts_with("+++ "))
 }
 
 /// The directories of a suite. All that its processes write goes there.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
+    /// What was in `/dev/shm` before: it is the whole machine's.
+    shared_before: Vec<String>,
 }
 
 impl Place {
     pub(crate) fn new() -> Place {
+        static RAISE: Once = Once::new();
+        // Crowds of clients are in this process. All tests of it have the same limit, whichever is first.
+        RAISE.call_once(|| {
+            rlimit::raise_to_hard(Resource::RLIMIT_NOFILE).unwrap();
+        });
         let place = Place {
             directory: tempfile::tempdir().unwrap(),
+            shared_before: names_in(Path::new(SHARED)),
         };
         std::fs::create_dir(place.temporary()).unwrap();
         place
@@ -92,13 +117,16 @@ impl Place {
             .filter(|name| name.starts_with(TEMPORARY))
             .collect();
         assert!(abandoned.is_empty(), "the cache has {abandoned:?}");
-        let shared: Vec<_> = names_in(Path::new("/dev/shm"))
+        let shared: Vec<_> = names_in(Path::new(SHARED))
             .into_iter()
-            .filter(|name| name.contains("nnhal"))
+            .filter(|name| name.contains("nnhal") && !self.shared_before.contains(name))
             .collect();
-        assert!(shared.is_empty(), "/dev/shm has {shared:?}");
+        assert!(shared.is_empty(), "{SHARED} has {shared:?}");
     }
 }
+
+/// Where the C library puts memories that have names.
+const SHARED: &str = "/dev/shm";
 
 /// How names in a cache begin that are no entries yet.
 const TEMPORARY: &str = ".making-";

@@ -6,11 +6,9 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nix::sys::resource::Resource;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nnhal::wire::{Call, directory};
 use nnhal_client::{Clock, Deadline, DevicesOptions, MonotonicClock};
-use nnhal_os::rlimit;
 use nnhal_os::socket::{Connection, MAX_FDS};
 use nnhal_tests::{RawClient, TIMEOUT, fds_of, private_bytes};
 
@@ -59,7 +57,6 @@ fn connect(place: &Place, clients: usize) -> (Vec<Bystander>, Vec<String>) {
 #[test]
 fn crowd_of_clients_is_served_or_told_and_goes_without_a_trace() {
     let clients = sized("NNHAL_TEST_CLIENTS", CLIENTS);
-    rlimit::raise_to_hard(Resource::RLIMIT_NOFILE).unwrap();
     let place = Place::new();
     let quota = clients + 8;
     let mut options = place.options();

@@ -13,7 +13,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 use nnhal_tests::{group_of, is_alive, wait_until};
 
 use crate::client::{Client, Said};
-use crate::common::{Place, Stage, seed, send, sized};
+use crate::common::{Place, Stage, is_sent, seed, send, sized};
 
 /// Rounds of the short form.
 const ROUNDS: u64 = 12;
@@ -94,6 +94,8 @@ impl Plan {
 /// What is told of all rounds.
 #[derive(Debug, Default)]
 struct Tally {
+    /// Signals that the kernel took.
+    kills: u64,
     calls: u64,
     failed: u64,
     slowest: Duration,
@@ -127,17 +129,17 @@ fn round(plan: Plan, place: &Place, stage: &mut Stage, tally: &mut Tally) -> boo
     let mut worker = None;
     let mut kept = None;
     let mut is_drained = false;
+    let mut kills = None;
     while let Some(said) = client.next() {
         match said {
             Said::At(step) => {
                 let is_now = step == plan.step;
                 let strike = |worker, client: &Client, stage: &Stage| {
-                    for pid in victims(plan, stage, client, worker) {
-                        send(pid, Signal::SIGKILL);
-                    }
+                    let victims = victims(plan, stage, client, worker).into_iter();
+                    victims.filter(|&pid| is_sent(pid, Signal::SIGKILL)).count() as u64
                 };
                 if is_now && plan.delay.is_none() {
-                    strike(worker, &client, stage);
+                    kills = Some(strike(worker, &client, stage));
                 }
                 match step.as_str() {
                     "reload" => send(stage.daemon.pid(), Signal::SIGHUP),
@@ -152,7 +154,7 @@ fn round(plan: Plan, place: &Place, stage: &mut Stage, tally: &mut Tally) -> boo
                     && is_now
                 {
                     pass(delay);
-                    strike(worker, &client, stage);
+                    kills = Some(strike(worker, &client, stage));
                 }
             }
             Said::Worker(pid) => worker = Some(pid),
@@ -178,6 +180,13 @@ fn round(plan: Plan, place: &Place, stage: &mut Stage, tally: &mut Tally) -> boo
     }
     let end = client.end();
     assert!(!end.text.contains("panicked"), "{plan:?}: {}", end.text);
+    // Nothing has happened to the client before, so it has come to every step.
+    let kills = kills.unwrap_or_else(|| panic!("{plan:?}: the client has not come to this step"));
+    // Workers may be gone by themselves. Whose parent this process is has not been waited for.
+    if matches!(plan.victim, Victim::Client | Victim::Supervisor) {
+        assert_eq!(kills, 1, "{plan:?}");
+    }
+    tally.kills += kills;
     if plan.victim == Victim::Client {
         return !is_drained;
     }
@@ -227,7 +236,7 @@ fn kill_of_any_process_at_any_step_leaves_nothing_behind_and_all_calls_answered(
     let mut drivers = 0;
     for number in 0..rounds {
         if number % 100 == 99 {
-            println!("{number} kills, {} calls", tally.calls);
+            println!("{number} rounds, {} kills, {} calls", tally.kills, tally.calls);
         }
         let plan = Plan::draw(number, &mut random);
         let mut on = stage.take().unwrap_or_else(|| {
@@ -250,9 +259,10 @@ fn kill_of_any_process_at_any_step_leaves_nothing_behind_and_all_calls_answered(
     drop(last);
     place.expect_no_files();
     println!(
-        "{rounds} kills (seed {}), {drivers} drivers: {} calls, {} of them with an error, the slowest after {:?}; \
-         0 processes, descriptors, mappings and files left",
+        "{rounds} rounds (seed {}), {} kills, {drivers} drivers: {} calls, {} of them with an error, the slowest after \
+         {:?}; 0 processes, descriptors, mappings and files left",
         seed(),
+        tally.kills,
         tally.calls,
         tally.failed,
         tally.slowest

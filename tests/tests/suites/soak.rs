@@ -14,7 +14,7 @@ use nnhal::wire::directory;
 use nnhal_client::{Clock, Deadline, MonotonicClock};
 use nnhal_conformance::generator::choices::Random;
 use nnhal_os::socket::Connection;
-use nnhal_tests::{TIMEOUT, fds_of};
+use nnhal_tests::{SetOnDrop, TIMEOUT, fds_of};
 
 use crate::client::{Client, Said};
 use crate::common::{DEVICE, Place, Stage, seed, send, sized};
@@ -199,13 +199,12 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
     let mut stage = Stage::new(&place);
     let (is_over, clients) = (AtomicBool::new(false), AtomicU64::new(0));
     let samples = std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&is_over);
         for number in 0..CLIENTS {
             let (place, is_over, clients) = (&place, &is_over, &clients);
             scope.spawn(move || come_and_go(place, number, is_over, clients));
         }
-        let samples = watch(&mut stage, time);
-        is_over.store(true, Ordering::Relaxed);
-        samples
+        watch(&mut stage, time)
     });
     stage.expect_as_before("a soak");
     let lines = [
