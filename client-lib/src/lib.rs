@@ -50,6 +50,8 @@ mod error;
 mod execution;
 mod extension_access;
 mod fenced;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod memory;
 mod model;
 mod model_builder;

@@ -1,9 +1,14 @@
 //! Entry points for fuzzing: any bytes must be refused or handled, without a panic, a hang or memory out of
-//! proportion. The continuous targets in `fuzz/` call them, and a test runs them over mutated seeds for a
-//! fixed number of steps.
+//! proportion. The continuous targets in `fuzz/` call them, and tests run them over the inputs that are kept
+//! in the tree ([`seeds`]) and over mutated ones. Entry points to what a crate keeps to itself are in that
+//! crate, in a module `fuzzing`, which is there for its tests and for cargo-fuzz alone.
 //!
 //! A model's bytes are the wire's encoding of [`ModelInput`], so that what a worker decodes from a hostile
 //! client is what is fuzzed. Seeds are random models of the [`generator`](crate::generator).
+
+pub mod device;
+mod rings;
+pub mod seeds;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,7 +23,10 @@ use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_hal::{ConstantPools, HalVersion, MeasureTiming, MemoryPool, Model, Request, RequestPool};
 
 use crate::generator::Recipe;
-use crate::generator::choices::{Choices, Random};
+use crate::generator::choices::Choices;
+
+pub use rings::rings;
+pub use seeds::mutate;
 
 /// Operations that an execution may run before it is cancelled: loops in loops multiply.
 const MOST_OPERATIONS: u32 = 2000;
@@ -44,6 +52,23 @@ pub struct ModelInput {
 
 nnhal::wire_record! {
     ModelInput { model: Model, pools: Vec<Vec<u8>>, request: Request, inputs: Vec<u8> }
+}
+
+/// The model of an input, whose pools have the sizes that are there, as a worker puts them in.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<ModelInput> {
+    let mut input = codec::decode::<ModelInput>(bytes).ok()?;
+    input.model.pools = sizes(&input.pools);
+    Some(input)
+}
+
+/// The input of a model, as a seed.
+///
+/// # Panics
+/// If it is longer than a message may be.
+#[must_use]
+pub fn encode(input: &ModelInput) -> Vec<u8> {
+    codec::encode(input).expect("a short model")
 }
 
 /// Larger models are no seeds: most of their bytes are values, and they take long.
@@ -96,11 +121,9 @@ fn check_versions(valid: &ValidModel, pools: &dyn ConstantPools) {
 
 /// Decodes a model, validates it, and runs it on both kernel sets if it is valid.
 pub fn model(bytes: &[u8]) -> Reached {
-    let Ok(mut input) = codec::decode::<ModelInput>(bytes) else {
+    let Some(mut input) = decode(bytes) else {
         return Reached::Bytes;
     };
-    // As the worker does: sizes are what is there.
-    input.model.pools = sizes(&input.pools);
     if let Some(RequestPool::Memory { size }) = input.request.pools.first_mut() {
         *size = input.inputs.len() as u64;
     }
@@ -243,30 +266,10 @@ pub fn message_seeds(count: u64) -> Vec<Vec<u8>> {
     encoded.collect()
 }
 
-/// Changes a few bytes at random places, as a fuzzer does that knows nothing.
-#[must_use]
-pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = seed.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() as u32) as usize;
-        let value = random.bits().to_le_bytes()[0];
-        match (random.below(24), bytes.get_mut(at)) {
-            (0..6, Some(byte)) => *byte = value,
-            (6..12, Some(byte)) => *byte ^= 1 << (value % 8),
-            (12..18, Some(byte)) => *byte = byte.wrapping_add(1),
-            (18..22, Some(byte)) => *byte = [0, 0xFF, 0x7F, 0x80][usize::from(value % 4)],
-            (22, Some(_)) => {
-                bytes.remove(at);
-            }
-            _ => bytes.insert(at, value),
-        }
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Reached, message_seeds, messages, model, model_seeds, mutate};
+    use super::seeds::{check, joined};
+    use super::{Reached, message_seeds, messages, model, model_seeds, mutate, rings};
     use crate::generator::choices::Random;
 
     /// Steps of each test; the targets in `fuzz/` run for as long as one lets them.
@@ -309,5 +312,58 @@ mod tests {
         seeds.iter().for_each(|seed| messages(seed));
         seeds.extend((0..32).map(|length| vec![1; length * 4]));
         run(&seeds, messages);
+    }
+
+    /// As many seeds are kept in the tree.
+    const KEPT: usize = 24;
+
+    /// The first of them that are short.
+    fn short(seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let short = seeds.into_iter().filter(|seed| seed.len() <= 2048);
+        short.take(KEPT).collect()
+    }
+
+    /// The messages whose bytes are fixed.
+    fn golden(text: &str) -> Vec<Vec<u8>> {
+        let blocks = text.split(':').skip(1);
+        let digits = |block: &str| {
+            let lines = block.lines().filter_map(|line| line.strip_prefix("  "));
+            lines.collect::<String>().into_bytes()
+        };
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+        let bytes = |block| digits(block).chunks(2).map(byte).collect();
+        blocks.map(bytes).collect()
+    }
+
+    #[test]
+    fn models_in_the_tree_are_refused_or_run() {
+        check("model", &short(model_seeds(100)), model);
+    }
+
+    #[test]
+    fn messages_in_the_tree_are_refused_or_read() {
+        let mut seeds = golden(include_str!("../../src/wire/golden.hex"));
+        seeds.extend(golden(include_str!("../../src/burst/golden.hex")));
+        check("messages", &seeds, messages);
+    }
+
+    #[test]
+    fn rings_that_are_overwritten_as_in_the_tree_end_or_go_on() {
+        let overwrite = |offset: u16, bytes: &[u8]| [&[0][..], &offset.to_le_bytes(), bytes].concat();
+        let (request, result, receive) = ([1; 61], [2; 101], [3]);
+        let both = [&request[..], &result, &receive].repeat(6);
+        let mut seeds = vec![joined(&both)];
+        // Each word that a side reads: the header, the controls of both rings, sequence words of both.
+        let words = [0, 8, 12, 16, 20, 1024, 1152, 1156, 1160, 2048, 2176, 2180, 2184];
+        let cells = [4096, 4160, 4536, 8192, 8256];
+        for offset in words.into_iter().chain(cells) {
+            for word in [1_u64 << 16 | 1, u64::MAX] {
+                let mut steps: Vec<Vec<u8>> = both.iter().take(4).map(|step| step.to_vec()).collect();
+                steps.push(overwrite(offset, &word.to_le_bytes()));
+                steps.extend(both.iter().take(6).map(|step| step.to_vec()));
+                seeds.push(joined(&steps));
+            }
+        }
+        check("rings", &seeds, rings);
     }
 }

@@ -45,7 +45,7 @@ impl WorkerCores {
     }
 
     /// The processors of a worker that knows of no others, for tests.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn alone() -> WorkerCores {
         let limits = UserLimits {
             threads: u32::MAX,

@@ -22,6 +22,8 @@ mod cache;
 mod cores;
 mod daemon;
 pub mod device;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod jail;
 mod link;
 mod log;

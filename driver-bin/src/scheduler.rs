@@ -120,7 +120,7 @@ impl Scheduler {
     }
 
     /// A scheduler that knows of no other worker, for tests.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn alone(slots: u32) -> Arc<Scheduler> {
         Scheduler::new(slots, Arc::new(WorkerCores::alone()))
     }

@@ -7,6 +7,9 @@
 //! [`ALIGNMENT`] on the parts of the compiled form, each from such a multiple on. The model file is written
 //! last.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 use std::sync::Arc;
 
 use nnhal::wire::codec;

@@ -18,6 +18,8 @@ mod files;
 mod kept_pools;
 mod keyed_digest;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use entry::fuzzing;
 pub(crate) use entry::{Kept, Key, load, save};
 pub(crate) use error::{CacheError, Checkpoint};
 pub(crate) use files::CacheHandles;

@@ -162,7 +162,7 @@ impl Quotas {
     }
 
     /// Those of a worker that knows of no others, for tests.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn alone() -> Quotas {
         let limits = UserLimits {
             threads: u32::MAX,

@@ -39,6 +39,9 @@ mod table;
 mod watchdog;
 mod weights;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use burst::fuzzing;
+
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;

@@ -17,6 +17,8 @@ mod device;
 mod execution;
 pub mod extension;
 mod fibonacci;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod unit;
 mod value;
 

@@ -9,6 +9,8 @@
 //! means nothing is answered, and the burst goes on. A ring that the client corrupted ends the burst.
 
 mod compiled;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod lent;
 mod named;
 mod places;
