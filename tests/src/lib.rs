@@ -10,6 +10,7 @@ pub mod escape;
 mod guards;
 pub mod hostile_driver;
 mod models;
+mod neighbour;
 pub mod older_device;
 mod process;
 mod raw_client;
@@ -18,6 +19,7 @@ pub mod vts_cases;
 pub use daemon::{DaemonOptions, TestDaemon};
 pub use guards::{KillOnDrop, SetOnDrop};
 pub use models::{add_model, request_in_one_memory, shared_floats};
+pub use neighbour::{Neighbour, execution};
 pub use process::{
     Activity, activities_of, anonymous_bytes, children_of, fds_of, group_of, is_alive, private_bytes,
     shared_mappings, thread_heaps, wait_until,

@@ -9,8 +9,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nnhal::fence::{Fence, FenceState};
 use nnhal::wire::handshake::{VERSIONS, Versions};
 use nnhal::wire::{
-    Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FenceArgument, FencedLimits, Handle,
-    MemoryHandle, Message, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
+    Call, ExecuteFenced, ExecutionResult, FenceArgument, FencedLimits, Handle, MemoryHandle, Message, Object,
+    PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
 use nnhal_client::{
     BurstOptions, Devices, ExecuteOptions, Memory, Model, ModelBuilder, OperationType, PrepareOptions,
@@ -21,7 +21,8 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, RawClient, TIMEOUT, TestDaemon, add_model, request_in_one_memory, shared_floats,
+    DaemonOptions, Neighbour, RawClient, TIMEOUT, TestDaemon, add_model, execution, request_in_one_memory,
+    shared_floats,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -39,55 +40,10 @@ fn execute(
     model: PreparedModelHandle,
     request: RequestWithMemories,
 ) -> ExecutionResult {
-    let call = Call::Execute(Execute {
-        prepared_model: model,
-        request,
-        form: ExecutionForm::Synchronous,
-        measure: MeasureTiming::No,
-        deadline_ns: None,
-        loop_timeout_ns: None,
-    });
-    match client.call(call, &[]) {
+    match client.call(execution(model, request), &[]) {
         Ok(Reply::Executed(result)) => result,
         other => panic!("{other:?}"),
     }
-}
-
-/// A well-behaved client that is served all the time.
-struct Neighbour {
-    client: RawClient,
-    model: PreparedModelHandle,
-    memory: MemoryHandle,
-    mapping: Mapping,
-}
-
-impl Neighbour {
-    fn new(daemon: &TestDaemon) -> Neighbour {
-        let mut client = connect(daemon);
-        let model = client.prepare(add_model(1)).unwrap();
-        let (memory, mapping) = shared_floats(&[1.0, 2.0, 0.0]);
-        let memory = client.register(&memory);
-        Neighbour {
-            client,
-            model,
-            memory,
-            mapping,
-        }
-    }
-
-    fn expect_served(&mut self) {
-        self.mapping.as_slice().write_at(8, &[0; 4]).unwrap();
-        let request = request_in_one_memory(self.memory, 2, 1, 4);
-        let result = execute(&mut self.client, self.model, request);
-        assert_eq!(result.outcome, Ok(()));
-        assert_eq!(float_at(&self.mapping, 8), 3.0);
-    }
-}
-
-fn float_at(mapping: &Mapping, offset: u64) -> f32 {
-    let mut bytes = [0; 4];
-    mapping.as_slice().read_at(offset, &mut bytes).unwrap();
-    f32::from_le_bytes(bytes)
 }
 
 /// [`add_model`] whose second operand is a constant in a memory.
@@ -111,7 +67,7 @@ fn add_constant(elements: u32) -> PrepareModel {
 fn constants_that_change_after_the_check_change_nothing() {
     const ELEMENTS: u32 = 1024;
     let daemon = start("");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let shared = SharedMemory::create(u64::from(ELEMENTS) * 4).unwrap();
     let constants = Mapping::new(&shared, Access::ReadWrite).unwrap();
@@ -211,7 +167,7 @@ fn values_that_flip_while_they_are_read_are_those_of_one_moment() {
     const EXECUTIONS: u32 = 300;
     for name in ["nnhal-reference", "nnhal-cpu"] {
         let daemon = start("");
-        let mut neighbour = Neighbour::new(&daemon);
+        let mut neighbour = Neighbour::new(connect(&daemon));
         let device = Devices::open_in(daemon.runtime_dir())
             .unwrap()
             .device(name)
@@ -297,7 +253,7 @@ fn default_deadline() -> Deadline {
 #[test]
 fn fences_that_the_client_saturates_or_never_signals_hold_nothing() {
     let daemon = start("[execution]\nslots = 1\n[limits]\nthreads = 1\n");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let model = client.prepare(add_model(1)).unwrap();
     let (shared, _mapping) = shared_floats(&[1.0, 2.0, 0.0]);
@@ -330,7 +286,7 @@ fn fences_that_the_client_saturates_or_never_signals_hold_nothing() {
 fn guessed_and_stale_handles_are_never_hits() {
     const GUESSES: u32 = 20_000;
     let daemon = start("");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let (shared, _mapping) = shared_floats(&[1.0]);
     let stale = client.register(&shared);
@@ -369,7 +325,7 @@ fn guessed_and_stale_handles_are_never_hits() {
 #[test]
 fn sizes_beyond_all_bounds_are_refused_and_cost_nobody_else() {
     let daemon = start("[limits]\naddress_space_bytes = 1073741824\n");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     for dimensions in [
         vec![u32::MAX, 2],

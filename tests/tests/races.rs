@@ -5,17 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::fcntl::{FallocateFlags, fallocate};
-use nnhal::wire::{
-    Call, CauseOfDeath, Execute, ExecutionForm, MemoryDescription, MemoryHandle, Message,
-    PreparedModelHandle, Reply,
-};
-use nnhal_hal::{DeviceStatus, ErrorStatus, Failure, MeasureTiming};
+use nnhal::wire::{Call, CauseOfDeath, MemoryDescription, MemoryHandle, Message, PreparedModelHandle, Reply};
+use nnhal_hal::{DeviceStatus, ErrorStatus, Failure};
 use nnhal_os::eventfd;
-use nnhal_os::shm::{Mapping, SharedMemory};
+use nnhal_os::shm::SharedMemory;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, RawClient, SetOnDrop, TIMEOUT, TestDaemon, add_model, fds_of, group_of, is_alive,
-    private_bytes, request_in_one_memory, shared_floats, wait_until,
+    DaemonOptions, Neighbour, RawClient, SetOnDrop, TIMEOUT, TestDaemon, add_model, execution, fds_of,
+    group_of, is_alive, private_bytes, request_in_one_memory, shared_floats, wait_until,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -40,47 +37,9 @@ fn connect(daemon: &TestDaemon) -> RawClient {
     RawClient::connect(&daemon.runtime_dir(), "nnhal-reference")
 }
 
-fn execution(model: PreparedModelHandle, memory: MemoryHandle, bytes: u32) -> Call {
-    Call::Execute(Execute {
-        prepared_model: model,
-        request: request_in_one_memory(memory, 2, 1, bytes),
-        form: ExecutionForm::Synchronous,
-        measure: MeasureTiming::No,
-        deadline_ns: None,
-        loop_timeout_ns: None,
-    })
-}
-
-/// A client that is served all the time.
-struct Neighbour {
-    client: RawClient,
-    model: PreparedModelHandle,
-    memory: MemoryHandle,
-    mapping: Mapping,
-}
-
-impl Neighbour {
-    fn new(daemon: &TestDaemon) -> Neighbour {
-        let mut client = connect(daemon);
-        let model = client.prepare(add_model(1)).unwrap();
-        let (memory, mapping) = shared_floats(&[1.0, 2.0, 0.0]);
-        let memory = client.register(&memory);
-        Neighbour {
-            client,
-            model,
-            memory,
-            mapping,
-        }
-    }
-
-    fn expect_served(&mut self) {
-        self.mapping.as_slice().write_at(8, &[0; 4]).unwrap();
-        let reply = self.client.call(execution(self.model, self.memory, 4), &[]);
-        assert!(matches!(reply, Ok(Reply::Executed(ref result)) if result.outcome.is_ok()));
-        let mut bytes = [0; 4];
-        self.mapping.as_slice().read_at(8, &mut bytes).unwrap();
-        assert_eq!(f32::from_le_bytes(bytes), 3.0);
-    }
+/// The call that executes a sum of so many bytes in one memory.
+fn sum(model: PreparedModelHandle, memory: MemoryHandle, bytes: u32) -> Call {
+    execution(model, request_in_one_memory(memory, 2, 1, bytes))
 }
 
 /// A memory of this size in a file.
@@ -103,7 +62,7 @@ enum Answer {
 
 /// Executes; every call has an answer, if it is that the worker died.
 fn execute(client: &mut RawClient, model: PreparedModelHandle, memory: MemoryHandle) -> Answer {
-    let sent = client.send(execution(model, memory, ELEMENTS * 4), &[]);
+    let sent = client.send(sum(model, memory, ELEMENTS * 4), &[]);
     let messages = match sent.and_then(|_| client.receive()) {
         Ok((Message::Reply { .. }, _)) => return Answer::Replied,
         Ok((message, _)) => vec![message],
@@ -123,7 +82,7 @@ fn execute(client: &mut RawClient, model: PreparedModelHandle, memory: MemoryHan
 #[test]
 fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
     let daemon = start("");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let file = tempfile::tempfile().unwrap();
     let (cuts, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
     let (mut replies, mut deaths) = (0_u32, 0_u32);
@@ -184,7 +143,7 @@ fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
 #[test]
 fn holes_that_are_punched_while_executions_run_change_values_only() {
     let daemon = start("");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let worker = client.welcome.worker_pid;
     let model = client.prepare(add_model(ELEMENTS)).unwrap();
@@ -252,7 +211,7 @@ fn memory_costs_the_driver_what_is_used_of_it() {
     /// What all of it may cost beside what is there of the memory: tables of its pages, and the heap.
     const MOST_GROWTH: u64 = 1 << 20;
     let daemon = start("[limits]\nshared_bytes = 8589934592\n");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let worker = client.welcome.worker_pid;
     let model = client.prepare(add_model(1)).unwrap();
@@ -269,7 +228,7 @@ fn memory_costs_the_driver_what_is_used_of_it() {
     let refused = growth();
     let memory = register(&mut client, 4 << 30).unwrap();
     for _ in 0..10 {
-        let reply = client.call(execution(model, memory, 4), &[]);
+        let reply = client.call(sum(model, memory, 4), &[]);
         assert!(matches!(reply, Ok(Reply::Executed(ref result)) if result.outcome.is_ok()));
     }
     let used = growth();
@@ -317,7 +276,7 @@ fn flood_of_descriptors_leaves_none_open() {
     const MESSAGES: u32 = 100_000;
     const DESCRIPTORS: usize = 8;
     let daemon = start("");
-    let mut neighbour = Neighbour::new(&daemon);
+    let mut neighbour = Neighbour::new(connect(&daemon));
     let mut client = connect(&daemon);
     let worker = client.welcome.worker_pid;
     let open = eventfd::create().unwrap();
