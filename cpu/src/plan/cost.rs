@@ -100,8 +100,7 @@ pub(crate) const SETTLING: u32 = 2;
 pub(crate) const LEAST_PERIOD: u32 = 256;
 pub(crate) const MOST_PERIOD: u32 = 4096;
 
-/// Inputs of fewer bytes take one thread no longer to copy than a few microseconds. The driver asks from as
-/// many on.
+/// Inputs of fewer bytes take one thread no longer to copy than a few microseconds.
 pub(crate) const MIN_BYTES_FOR_THREADS: usize = 64 * 1024;
 
 // Parts of an output for several threads.
