@@ -64,6 +64,7 @@ pub struct RequestBody {
     pub pools: Vec<Pool>,
     /// The bytes that it was read from; none unless they were all right.
     encoded: Vec<u8>,
+    generation: u64,
 }
 
 /// A decoded request; a body, if it has one, is in the [`RequestBody`] that was given for it.
@@ -75,8 +76,6 @@ pub enum RequestPacket<'a> {
         header: RequestHeader,
         /// The bytes of [`Pool::InlineInputs`], then zeros.
         inline: &'a [u8],
-        /// Whether the body is what was decoded into its memory before.
-        is_repeated: bool,
     },
     /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
     Register {
@@ -226,17 +225,13 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
             inline: reader.rest(),
         }),
         GENERAL => {
-            let is_repeated = body.is_next(&reader);
-            if is_repeated {
+            if body.is_next(&reader) {
                 reader.take(body.encoded.len(), "body")?;
             } else {
                 body.read(&mut reader)?;
             }
-            Ok(RequestPacket::General {
-                header,
-                inline: reader.inline(body.inline_inputs())?,
-                is_repeated,
-            })
+            let inline = reader.inline(body.inline_inputs())?;
+            Ok(RequestPacket::General { header, inline })
         }
         REGISTER => {
             body.read(&mut reader)?;
@@ -271,6 +266,14 @@ impl RequestBody {
         sizes.fold(0, usize::saturating_add)
     }
 
+    /// Which of the bodies that were read into it this is, counted from 1 on. One that has the bytes of the
+    /// body before is not read again, and has its number.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Whether what comes next is this very body. A body says itself where it ends, so as many bytes are
     /// enough to look at.
     #[inline]
@@ -280,6 +283,7 @@ impl RequestBody {
 
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
         self.encoded.clear();
+        self.generation += 1;
         let before = reader.rest();
         self.read_parts(reader)?;
         let length = before.len() - reader.rest().len();
@@ -422,10 +426,10 @@ mod tests {
             }
             encode_general(&mut buffer, &header, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
-            for repeated in [false, true] {
-                let RequestPacket::General { header: found, inline: found_inline, is_repeated } =
+            for _ in 0..2 {
+                let RequestPacket::General { header: found, inline: found_inline } =
                     decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
-                prop_assert_eq!((found, is_repeated), (header, repeated));
+                prop_assert_eq!((found, body.generation()), (header, 1));
                 prop_assert_eq!(found_inline, &inline[..]);
             }
             prop_assert_eq!(&body.request, &request);

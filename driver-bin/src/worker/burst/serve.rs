@@ -47,8 +47,8 @@ pub(super) struct Server {
     /// The last general request. One with the same body is not compiled again: that would add a third to a
     /// round trip of `burst_general`.
     general: CompiledRequest,
-    /// Whether that is of what `body` holds.
-    is_general_of_body: bool,
+    /// Of which generation of `body` that is; 0 if it is of no use.
+    general_of: u64,
     /// By number.
     registered: Vec<Option<Box<CompiledRequest>>>,
     pub(super) runner: Runner,
@@ -90,7 +90,7 @@ impl Server {
             reply,
             body: RequestBody::default(),
             general: CompiledRequest::default(),
-            is_general_of_body: false,
+            general_of: 0,
             registered: Vec::new(),
             runner: Runner::new(prepared, memories, buffers)?,
             tasks: ShortTasks::default(),
@@ -238,8 +238,6 @@ impl Server {
             Ok(request) => request,
             Err(error) => {
                 self.runner.rest();
-                // The body may be another one.
-                self.is_general_of_body = false;
                 let sequence = sequence_of(self.packet.bytes());
                 let status = ErrorStatus::GeneralFailure;
                 return encode_failure(&mut self.reply, sequence, status, &[], &error.to_string());
@@ -258,25 +256,20 @@ impl Server {
                 }
                 _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
             },
-            RequestPacket::General {
-                header,
-                inline,
-                is_repeated,
-            } => {
+            RequestPacket::General { header, inline } => {
                 let compiled = &mut self.general;
-                let is_ready = is_repeated && self.is_general_of_body && self.runner.hold(compiled).is_ok();
+                let generation = self.body.generation();
+                let is_ready = self.general_of == generation && self.runner.hold(compiled).is_ok();
                 let ready = if is_ready {
                     Ok(())
                 } else {
                     self.runner.compile(compiled, &mut self.body)
                 };
-                self.is_general_of_body = ready.is_ok();
+                self.general_of = if ready.is_ok() { generation } else { 0 };
                 let reply = &mut self.reply;
                 self.runner.run(ready, compiled, (&header, inline), reply);
             }
             RequestPacket::Register { header, layout } => {
-                // The body is another one, whatever becomes of it.
-                self.is_general_of_body = false;
                 // Only what is short keeps others from the slot.
                 self.runner.rest();
                 let outcome = self.register(layout);
