@@ -77,6 +77,12 @@ impl ExecuteOptions {
         self.deadline
     }
 
+    /// Whether a ring can say all of it, and nobody gives the wait up.
+    #[inline]
+    pub(crate) fn suit_rings(&self) -> bool {
+        self.loop_timeout.is_none() && self.wait.is_none()
+    }
+
     #[inline]
     pub(crate) fn wait_deadline(&self) -> Deadline {
         match self.wait {

@@ -48,6 +48,7 @@ mod devices_options;
 mod drivers;
 mod error;
 mod execution;
+mod executors;
 mod extension_access;
 mod fenced;
 #[cfg(any(test, fuzzing))]
@@ -63,6 +64,7 @@ mod private_driver;
 mod request;
 #[cfg(feature = "runtime")]
 pub mod runtime;
+mod synchronous;
 mod tensor;
 #[cfg(feature = "tflite")]
 pub mod tflite;

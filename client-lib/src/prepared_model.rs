@@ -3,18 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::fmq::WaitSettings;
-use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
+use nnhal::wire::{Execute, ExecutionForm, Object, PreparedModelHandle};
 use nnhal_hal::ExecutionPreference;
 use nnhal_os::time::Deadline;
 
 use crate::arguments::Arguments;
 use crate::connection::{Connection, Link, wrong_connection};
 use crate::error::{Error, Result};
-use crate::execution::{Completed, ExecuteOptions, completed};
+use crate::execution::ExecuteOptions;
+use crate::executors::Executors;
 use crate::model::ArgumentTypes;
 use crate::request::Request;
 use crate::tensor::TensorType;
-use crate::values::{Input, ListedValues, Output};
+use crate::values::{Input, Output};
 
 /// How many sets of arguments of [`PreparedModel::run`] are kept for the next call: as many threads can run
 /// one model at once without making memory anew.
@@ -27,6 +28,8 @@ const KEPT_ARGUMENTS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct PreparedModel {
     inner: Arc<Inner>,
+    /// For synchronous executions. They hold the model, and so are not in `inner`.
+    executors: Arc<Executors>,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,20 @@ impl PreparedModel {
                 preference,
                 spare: Mutex::default(),
             }),
+            executors: Arc::default(),
         }
+    }
+
+    /// The same for one of its executors, which has none itself.
+    pub(crate) fn without_executors(&self) -> PreparedModel {
+        PreparedModel {
+            inner: Arc::clone(&self.inner),
+            executors: Arc::default(),
+        }
+    }
+
+    pub(crate) fn executors(&self) -> &Executors {
+        &self.executors
     }
 
     /// The types of the inputs, in argument order; empty if it was prepared from a cache without its model.
@@ -68,63 +84,6 @@ impl PreparedModel {
     #[must_use]
     pub fn outputs(&self) -> &[TensorType] {
         self.inner.types.as_ref().map_or(&[], |types| &types.outputs)
-    }
-
-    /// HAL `executeSynchronously`: executes a request and waits for the end.
-    ///
-    /// # Errors
-    /// The statuses of the HAL, each with the argument or operation and the reason.
-    /// `OUTPUT_INSUFFICIENT_SIZE` comes with the shapes that are needed: [`Error::output_shapes`].
-    pub fn execute(&self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
-        let deadline = options.wait_deadline();
-        let call = Call::Execute(self.call(request, options, ExecutionForm::Synchronous, deadline)?);
-        let (name, link) = (call.name(), self.link());
-        match link.call_by(call, &[], deadline)? {
-            (Reply::Executed(result), _) => completed(link, name, result),
-            (other, _) => Err(link.misplaced(name, &other)),
-        }
-    }
-
-    /// Executes with inputs and outputs in this process's own memory, which are copied into and out of shared
-    /// memory that is kept for the next call.
-    ///
-    /// Where the model leaves dimensions open, inputs say theirs ([`Input::with_dimensions`]); of outputs
-    /// that are smaller than the room given, the first bytes are written, and [`Completed::output_shapes`]
-    /// says how much.
-    ///
-    /// ```no_run
-    /// # use nnhal_client::{ExecuteOptions, Input, Output, PreparedModel, Result};
-    /// # fn example(prepared: &PreparedModel) -> Result<()> {
-    /// let mut sum = [0.0_f32; 4];
-    /// prepared.run(
-    ///     &[Input::from(&[1.0_f32, 2.0, 3.0, 4.0])],
-    ///     &mut [Output::from(&mut sum)],
-    ///     &ExecuteOptions::new(),
-    /// )?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`PreparedModel::execute`]; an argument whose Rust type cannot fill the operand.
-    pub fn run(
-        &self,
-        inputs: &[Input<'_>],
-        outputs: &mut [Output<'_>],
-        options: &ExecuteOptions,
-    ) -> Result<Completed> {
-        let arguments = self.take_arguments(inputs, outputs)?;
-        let mut values = ListedValues { inputs, outputs };
-        arguments.write_all(&values)?;
-        let result = self.execute(arguments.request(), options);
-        if let Ok(completed) = &result {
-            arguments.read_all(completed, &mut values)?;
-        }
-        // An execution that was not waited for may still write to them.
-        if !matches!(&result, Err(error) if error.failure().is_none()) {
-            self.give_back(arguments);
-        }
-        result
     }
 
     /// Shared memory for every argument of a model that leaves no dimension open.
@@ -190,7 +149,7 @@ impl PreparedModel {
     }
 
     /// Arguments of this layout: some that are kept, or new ones.
-    fn take_arguments(&self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<Arguments> {
+    pub(crate) fn take_arguments(&self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<Arguments> {
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = spare.iter().position(|arguments| arguments.fits(inputs, outputs));
         if let Some(index) = fitting {
@@ -200,7 +159,7 @@ impl PreparedModel {
         Arguments::for_values(self.types()?, inputs, outputs)
     }
 
-    fn give_back(&self, arguments: Arguments) {
+    pub(crate) fn give_back(&self, arguments: Arguments) {
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() == KEPT_ARGUMENTS {
             // Those that were not used for longest are in front.

@@ -17,9 +17,6 @@ use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::prepared_model::PreparedModel;
 use crate::trace;
 
-/// The name of an execution by burst in messages.
-const CALL: &str = "the burst execution";
-
 /// Ends the rings when the worker is gone.
 #[derive(Debug)]
 pub(super) struct BurstEnd {
@@ -37,6 +34,8 @@ impl EndListener for BurstEnd {
 #[derive(Debug)]
 pub(super) struct Exchange {
     model: PreparedModel,
+    /// What messages call an execution.
+    name: &'static str,
     /// `None` only while it is dropped.
     rings: Option<Rings>,
     end: Arc<BurstEnd>,
@@ -67,9 +66,15 @@ pub(super) struct Received {
 }
 
 impl Exchange {
-    pub(super) fn new(model: &PreparedModel, channel: ChannelEnd, end: Arc<BurstEnd>) -> Exchange {
+    pub(super) fn new(
+        model: &PreparedModel,
+        name: &'static str,
+        channel: ChannelEnd,
+        end: Arc<BurstEnd>,
+    ) -> Exchange {
         Exchange {
             model: model.clone(),
+            name,
             packet: channel.consumer.new_packet(),
             max_packet_bytes: channel.producer.max_packet_bytes(),
             rings: Some(Rings {
@@ -214,7 +219,7 @@ impl Exchange {
             output_shapes: self.body.shapes.clone(),
             timing: header.timing,
         };
-        completed(self.model.link(), CALL, result)
+        completed(self.model.link(), self.name, result)
     }
 
     /// The outputs in the packet that was received last: `size` bytes.
@@ -249,7 +254,7 @@ impl Exchange {
 
     fn timed_out(&self) -> Error {
         ErrorKind::TimedOut {
-            call: CALL,
+            call: self.name,
             process: self.model.link().worker(),
         }
         .into()
@@ -261,9 +266,9 @@ impl Exchange {
         let link = self.model.link();
         let answer = link.call(Call::GetStatus, &[]);
         match (link.ended_with(), answer) {
-            (Some(_), _) => link.ended_error(CALL),
-            (None, Err(error)) => error.about(CALL),
-            (None, Ok(_)) => link.misplaced(CALL, &"the end of the burst"),
+            (Some(_), _) => link.ended_error(self.name),
+            (None, Err(error)) => error.about(self.name),
+            (None, Ok(_)) => link.misplaced(self.name, &"the end of the burst"),
         }
     }
 
@@ -271,7 +276,7 @@ impl Exchange {
     #[cold]
     fn broken(&self, answer: &str) -> Error {
         self.end.closer.close();
-        self.model.link().misplaced(CALL, &answer)
+        self.model.link().misplaced(self.name, &answer)
     }
 }
 

@@ -148,19 +148,26 @@ impl PreparedModel {
     /// # Errors
     /// The driver has no room for another burst; the system has no memory or descriptors.
     pub fn burst(&self, options: &BurstOptions) -> Result<Burst> {
+        Burst::open(self, options, "the burst execution")
+    }
+}
+
+impl Burst {
+    /// A burst of this model, whose executions messages call `name`.
+    pub(crate) fn open(model: &PreparedModel, options: &BurstOptions, name: &'static str) -> Result<Burst> {
         let (depth, size) = options.depth()?;
-        let wait = options.wait.unwrap_or_else(|| self.wait_settings());
+        let wait = options.wait.unwrap_or_else(|| model.wait_settings());
         let (end, memory) =
             ChannelEnd::create(size, wait).map_err(Error::ring("make the rings of a burst"))?;
-        let connection = self.connection();
+        let connection = model.connection();
         let call = Call::ConfigureBurst {
-            prepared_model: self.handle_on(connection)?,
+            prepared_model: model.handle_on(connection)?,
             polling_window_ns: options.polling_window.map(nanoseconds),
         };
-        let (name, link) = (call.name(), connection.link());
+        let (call_name, link) = (call.name(), connection.link());
         let handle = match link.call(call, &[memory.as_fd()])? {
             (Reply::Burst(handle), _) => handle,
-            (other, _) => return Err(link.misplaced(name, &other)),
+            (other, _) => return Err(link.misplaced(call_name, &other)),
         };
         let burst_end = Arc::new(BurstEnd {
             closer: end.closer.clone(),
@@ -169,7 +176,7 @@ impl PreparedModel {
         link.on_end(listener);
         Ok(Burst {
             handle,
-            exchange: Exchange::new(self, end, burst_end),
+            exchange: Exchange::new(model, name, end, burst_end),
             pools: Vec::new(),
             memories: MemoryNames::default(),
             numbers: Arc::default(),
@@ -177,9 +184,7 @@ impl PreparedModel {
             pipeline: Pipeline::new(depth),
         })
     }
-}
 
-impl Burst {
     /// The model that it executes.
     #[must_use]
     pub fn model(&self) -> &PreparedModel {
@@ -195,12 +200,12 @@ impl Burst {
         let hal = request.checked()?;
         self.pipeline.expect_idle()?;
         if options.loop_timeout.is_some() || !self.name_pools(request)? {
-            return self.model().execute(request, options);
+            return self.model().execute_by_message(request, options);
         }
         let header = self.exchange.next_header(options);
         encode_general(&mut self.exchange.buffer, &header, hal, &self.pools, &[]);
         if !self.exchange.can_carry() {
-            return self.model().execute(request, options);
+            return self.model().execute_by_message(request, options);
         }
         let result = self.exchange.send_and_receive(&header, options.wait_deadline())?;
         self.exchange.complete(result.header)
@@ -249,7 +254,7 @@ impl Burst {
         self.pipeline.expect_idle()?;
         let number = registered.number();
         let Some(number) = number.filter(|_| options.loop_timeout.is_none()) else {
-            return self.model().execute(registered.request(), options);
+            return self.model().execute_by_message(registered.request(), options);
         };
         if registered.has_own_values() {
             // Before anything is written: a forked child has the memory in common with its parent.
@@ -294,7 +299,7 @@ impl Burst {
             Some(_) => None,
         };
         let Some(registered) = registered else {
-            return self.model().run(inputs, outputs, options);
+            return self.model().run_by_message(inputs, outputs, options);
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.

@@ -6,6 +6,7 @@
 //! of the worker, are the watcher thread's business. It sleeps in the kernel until something happens: no
 //! deadline wakes it.
 
+mod burst_permit;
 mod calls;
 mod death;
 mod ending;
@@ -29,6 +30,8 @@ use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::Deadline;
 use nnhal_os::{eventfd, socket};
 
+pub(crate) use burst_permit::BurstPermit;
+use burst_permit::BurstPermits;
 pub(crate) use calls::Answer;
 use calls::{Callbacks, Calls, Interest};
 pub(crate) use ending::EndListener;
@@ -77,6 +80,7 @@ pub(crate) struct Link {
     callbacks: Callbacks,
     /// Objects given up while the socket had no room to say so; said before the next call.
     unreleased: Mutex<Vec<Object>>,
+    burst_permits: BurstPermits,
 }
 
 impl Connection {
@@ -147,6 +151,11 @@ impl Link {
         } else {
             Err(ErrorKind::Forked.into())
         }
+    }
+
+    /// A permit for a burst that this library makes of itself.
+    pub(crate) fn burst_permit(&self) -> Option<BurstPermit> {
+        self.burst_permits.take()
     }
 
     /// The limits of waits that have none of their own.

@@ -15,6 +15,7 @@ use nnhal_os::socket::{self, SocketError};
 use nnhal_os::time::Deadline;
 use nnhal_os::{eventfd, peer};
 
+use super::burst_permit::BurstPermits;
 use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
 use crate::error::{Death, Error, ErrorKind, Process, Result, Role};
@@ -89,6 +90,7 @@ impl Connection {
             ending: OnceLock::new(),
             callbacks: Callbacks::default(),
             unreleased: Mutex::default(),
+            burst_permits: BurstPermits::default(),
         });
         let watched = Arc::clone(&link);
         let watcher = std::thread::Builder::new()

@@ -1,0 +1,196 @@
+//! Synchronous executions by rings: which of them go that way, and what happens at the limits.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal_client::{
+    BurstOptions, Device, Devices, ErrorStatus, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
+    PrepareOptions, PreparedModel, TensorType,
+};
+use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+const DEVICE: &str = "nnhal-reference";
+
+/// How many bursts the models of one device have for their synchronous executions, and one model of them.
+const MOST: usize = 16;
+const MOST_OF_MODEL: usize = 4;
+
+fn start(settings: &str) -> (TestDaemon, Device) {
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings(settings));
+    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+    let device = devices.device(DEVICE).unwrap();
+    (daemon, device)
+}
+
+/// `output = input + 1` for so many floats.
+fn add_one(device: &Device, elements: u32) -> PreparedModel {
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[elements]));
+    let one = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+    let no_activation = model.scalar(0_i32);
+    let sum = model.output(TensorType::float32(&[elements]));
+    model.operation(OperationType::ADD, &[x, one, no_activation], &[sum]);
+    device
+        .prepare(&model.finish().unwrap(), &PrepareOptions::new())
+        .unwrap()
+}
+
+fn run(prepared: &PreparedModel, values: &[f32], options: &ExecuteOptions) -> nnhal_client::Result<()> {
+    let mut sums = vec![0.0_f32; values.len()];
+    prepared.run(&[Input::from(values)], &mut [Output::from(&mut sums)], options)?;
+    let expected: Vec<f32> = values.iter().map(|value| value + 1.0).collect();
+    assert_eq!(sums, expected);
+    Ok(())
+}
+
+/// How many threads of bursts the device's worker has.
+fn bursts(device: &Device) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", device.worker().pid)).unwrap();
+    let is_burst = |thread: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(thread.unwrap().path().join("comm"));
+        name.is_ok_and(|name| name.trim() == "burst")
+    };
+    threads.map(is_burst).filter(|is| *is).count()
+}
+
+#[test]
+fn second_execution_goes_by_rings_which_go_with_the_model() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 4);
+    run(&prepared, &[1.0; 4], &ExecuteOptions::new()).unwrap();
+    assert_eq!(bursts(&device), 0, "a program that executes once needs no rings");
+    for round in 0..20 {
+        run(&prepared, &[round as f32; 4], &ExecuteOptions::new()).unwrap();
+    }
+    assert_eq!(bursts(&device), 1);
+    drop(prepared);
+    wait_until("the thread has ended", || bursts(&device) == 0);
+}
+
+#[test]
+fn what_rings_cannot_say_goes_by_messages() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 1);
+    let minute = std::time::Duration::from_secs(60);
+    for options in [
+        ExecuteOptions::new().loop_timeout(minute),
+        ExecuteOptions::new().wait_at_most(minute),
+    ] {
+        (0..3).for_each(|_| run(&prepared, &[2.0], &options).unwrap());
+    }
+    assert_eq!(bursts(&device), 0);
+    // Values of every size: in the cells of the rings, and in memory.
+    for elements in [1, 12, 13, 5000, 100_000] {
+        let prepared = add_one(&device, elements);
+        let values: Vec<f32> = (0..elements).map(|value| value as f32).collect();
+        (0..3).for_each(|_| run(&prepared, &values, &ExecuteOptions::new().measure_timing()).unwrap());
+        assert_eq!(bursts(&device), 1);
+        drop(prepared);
+        wait_until("the thread has ended", || bursts(&device) == 0);
+    }
+}
+
+#[test]
+fn threads_that_execute_at_once_share_few_bursts() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 8);
+    std::thread::scope(|scope| {
+        for thread in 0..3 * MOST_OF_MODEL {
+            let prepared = &prepared;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    run(
+                        prepared,
+                        &[(thread * 1000 + round) as f32; 8],
+                        &ExecuteOptions::new(),
+                    )
+                    .unwrap();
+                }
+            });
+        }
+    });
+    assert!(
+        (1..=MOST_OF_MODEL).contains(&bursts(&device)),
+        "{}",
+        bursts(&device)
+    );
+}
+
+#[test]
+fn many_models_leave_bursts_for_the_program() {
+    let (_daemon, device) = start("[limits]\nbursts = 20\n");
+    let models: Vec<PreparedModel> = (0..MOST + 8).map(|_| add_one(&device, 1)).collect();
+    for _ in 0..3 {
+        models
+            .iter()
+            .for_each(|model| run(model, &[3.0], &ExecuteOptions::new()).unwrap());
+    }
+    assert_eq!(bursts(&device), MOST);
+    let own: Vec<_> = models[..4]
+        .iter()
+        .map(|model| model.burst(&BurstOptions::new()).unwrap())
+        .collect();
+    assert!(
+        models[4].burst(&BurstOptions::new()).is_err(),
+        "the limit is of all"
+    );
+    drop(own);
+}
+
+#[test]
+fn driver_without_room_for_bursts_executes_by_messages() {
+    let (_daemon, device) = start("[limits]\nbursts = 0\n");
+    let prepared = add_one(&device, 1);
+    (0..5).for_each(|_| run(&prepared, &[1.0], &ExecuteOptions::new()).unwrap());
+    assert_eq!(bursts(&device), 0);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_the_next_execution_works() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 2);
+    for _ in 0..3 {
+        run(&prepared, &[1.0; 2], &ExecuteOptions::new()).unwrap();
+        let of_other_dimensions = Input::from(&[1.0_f32; 3]).with_dimensions(&[3]);
+        let mut sum = [0.0_f32; 2];
+        let outputs = &mut [Output::from(&mut sum)];
+        let error = prepared.run(&[of_other_dimensions], outputs, &ExecuteOptions::new());
+        let error = error.unwrap_err();
+        assert_eq!(error.status(), ErrorStatus::InvalidArgument, "{error}");
+        let late = ExecuteOptions::new().timeout(std::time::Duration::ZERO);
+        let error = run(&prepared, &[1.0; 2], &late).unwrap_err();
+        let status = error.status();
+        assert!(
+            matches!(
+                status,
+                ErrorStatus::MissedDeadlineTransient | ErrorStatus::MissedDeadlinePersistent
+            ),
+            "{error}"
+        );
+    }
+    assert_eq!(bursts(&device), 1);
+}
+
+#[test]
+fn death_of_the_worker_is_told_to_who_waits_and_who_comes_later() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 1);
+    (0..3).for_each(|_| run(&prepared, &[1.0], &ExecuteOptions::new()).unwrap());
+    let worker = Pid::from_raw(device.worker().pid.cast_signed());
+    let error = std::thread::scope(|scope| {
+        let runs = scope.spawn(|| {
+            loop {
+                if let Err(error) = run(&prepared, &[1.0], &ExecuteOptions::new()) {
+                    return error;
+                }
+            }
+        });
+        kill(worker, Signal::SIGKILL).unwrap();
+        runs.join().unwrap()
+    });
+    let later = run(&prepared, &[1.0], &ExecuteOptions::new()).unwrap_err();
+    for error in [error, later] {
+        assert!(error.is_dead_object(), "{error}");
+        assert!(error.to_string().contains("Execute"), "{error}");
+    }
+}
