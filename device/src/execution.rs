@@ -7,7 +7,7 @@ use std::time::Duration;
 use nnhal_hal::{Failure, Shape};
 
 use super::memory::host_memory;
-use super::{Compiled, Control, DeviceMemory, InputSource};
+use super::{Compiled, Control, DeviceMemory, InputSource, QueuedExecution};
 
 /// A model made ready to run.
 pub trait PreparedModel: Send + Sync + Debug {
@@ -104,13 +104,24 @@ pub trait Execution: Send + Debug {
         let _ = (index, shape);
     }
 
-    /// Computes all outputs. Returns how long the hardware was busy, if it can tell; the driver takes the
-    /// time of the call otherwise.
+    /// This execution as one that is queued, for a device that computes by itself: the driver never calls
+    /// [`Execution::run`] then. The answer is the same each time.
+    fn queued(&mut self) -> Option<&mut dyn QueuedExecution> {
+        None
+    }
+
+    /// Computes all outputs on the thread that calls. Returns how long the hardware was busy, if it can tell;
+    /// the driver takes the time of the call otherwise.
     ///
     /// # Errors
     ///
     /// The outputs are undefined then.
-    fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure>;
+    fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
+        let _ = control;
+        Err(Failure::general(
+            "the device neither computes nor queues this execution",
+        ))
+    }
 
     /// Dimensions and bytes of output `index` after a run that succeeded. Small models are computed about as
     /// fast as this is asked, so it should look up what is there and no more.

@@ -34,6 +34,8 @@
 //! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall
 //!   end (deadline, cancellation, end of the session), and blocks while work of higher priority goes first.
 //!   Work that does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
+//! - **A device that computes by itself** gives [`Execution::queued`]. The driver submits the work then, and
+//!   waits for the fence that the device returns, with the request's deadline and under the watchdog.
 //! - **No allocation in steady state.** Once an execution has run with certain shapes, running it again with
 //!   the same shapes should not allocate: bursts rely on it for their latency.
 //! - **Device buffers** ([`DeviceMemory`]) are written once and then only read, by any number of executions
@@ -62,6 +64,7 @@ mod memory;
 mod needs;
 pub mod older;
 mod options;
+mod queued;
 
 pub use compiled::{CACHE_FILES, Compiled};
 pub use control::{Control, Interruption, Undisturbed, Work};
@@ -71,6 +74,7 @@ pub use input::InputSource;
 pub use memory::{DeviceMemory, exhaustion};
 pub use needs::{Need, Needs};
 pub use options::DeviceOptions;
+pub use queued::QueuedExecution;
 
 pub use nnhal_hal as hal;
 pub use nnhal_os as os;

@@ -11,8 +11,9 @@
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no
 //! system call.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use nnhal_device::{Interruption, Work};
 use nnhal_hal::{OperationType, Priority};
 use nnhal_os::cores::Cores;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::{SysError, eventfd};
 
 use crate::cores::WorkerCores;
 use crate::trace;
@@ -75,6 +77,8 @@ pub(crate) struct Ticket {
 struct TicketState {
     rank: u8,
     is_cancelled: AtomicBool,
+    /// Becomes readable when the work is cancelled; there once somebody waits for it. Set under the lock.
+    cancellation: OnceLock<OwnedFd>,
     /// Set by whoever lets this one in; the waiting thread clears it.
     is_granted: AtomicBool,
     /// Nanoseconds; work of higher priority waits until then.
@@ -273,6 +277,7 @@ impl Ticket {
             state: Arc::new(TicketState {
                 rank: rank(priority),
                 is_cancelled: AtomicBool::new(false),
+                cancellation: OnceLock::new(),
                 is_granted: AtomicBool::new(false),
                 immune_until: AtomicU64::new(0),
                 progress: AtomicU64::new(0),
@@ -337,6 +342,27 @@ impl Ticket {
     pub(crate) fn leave(&self) -> bool {
         self.state.advance(1);
         self.scheduler.give_slot()
+    }
+
+    /// A descriptor that is readable once the work is cancelled, for who waits outside of the scheduler. It may
+    /// be readable after [`Ticket::reset`] too: [`Ticket::is_cancelled`] counts.
+    ///
+    /// # Errors
+    ///
+    /// There is none yet, and none can be made.
+    pub(crate) fn cancellation(&self) -> Result<&OwnedFd, SysError> {
+        if let Some(event) = self.state.cancellation.get() {
+            return Ok(event);
+        }
+        let event = eventfd::create()?;
+        // Whoever cancels without seeing the event had the lock before.
+        let _queue = self.scheduler.lock();
+        Ok(self.state.cancellation.get_or_init(|| event))
+    }
+
+    /// Whether the work was asked to end.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.is_cancelled.load(Ordering::Acquire)
     }
 
     /// Forgets an earlier cancellation, before the ticket is used for other work.
@@ -410,6 +436,10 @@ impl Observer {
         let queue = self.scheduler.lock();
         for waiter in queue.iter().filter(|waiter| Arc::ptr_eq(&waiter.ticket, &state)) {
             waiter.thread.unpark();
+        }
+        if let Some(event) = state.cancellation.get() {
+            // A full counter wakes as well.
+            let _ = eventfd::add(event, 1);
         }
     }
 

@@ -48,10 +48,11 @@ fn options(device: &str) -> DaemonOptions {
 }
 
 const OURS: [&str; 2] = ["nnhal-cpu", "nnhal-reference"];
-const THEIRS: [&str; 3] = [
+const THEIRS: [&str; 4] = [
     vendor_driver::ARITHMETIC,
     vendor_driver::EVERYTHING,
     vendor_driver::FIBONACCI,
+    vendor_driver::QUEUE,
 ];
 
 #[test]

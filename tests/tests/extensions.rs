@@ -91,6 +91,7 @@ fn drivers_of_two_vendors_publish_their_devices_in_one_directory() {
             vendor_driver::ARITHMETIC,
             vendor_driver::EVERYTHING,
             vendor_driver::FIBONACCI,
+            vendor_driver::QUEUE,
             "nnhal-cpu",
             "nnhal-reference"
         ]
@@ -408,7 +409,8 @@ fn vendors_binary_speaks_under_its_own_name() {
         [
             vendor_driver::FIBONACCI,
             vendor_driver::ARITHMETIC,
-            vendor_driver::EVERYTHING
+            vendor_driver::EVERYTHING,
+            vendor_driver::QUEUE
         ]
     );
 }

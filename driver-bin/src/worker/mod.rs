@@ -31,6 +31,7 @@ mod outbox;
 mod pool;
 mod prepare;
 mod prepared;
+mod queued;
 mod request_pools;
 mod run;
 mod session;

@@ -89,9 +89,11 @@ impl Prepared {
         }
     }
 
-    /// Keeps a context for the next request.
+    /// Keeps a context for the next request, if it can be used again.
     pub(crate) fn give_back(&self, context: Context) {
-        self.lock().push(context);
+        if !context.is_lost() {
+            self.lock().push(context);
+        }
     }
 
     /// Whether contexts keep their memory while nothing runs: a stream of executions for sustained speed

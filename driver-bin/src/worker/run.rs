@@ -20,6 +20,7 @@ use super::buffer::Content;
 use super::estimate::Estimate;
 use super::limits::RunLimits;
 use super::memory::Memory;
+use super::queued;
 use super::request_pools::{PacketPools, Pools, check_fits, content_of, invalidate_outputs, output_buffer};
 use super::slot::Slot;
 use super::watchdog::Watchdog;
@@ -30,11 +31,23 @@ use crate::trace;
 #[derive(Debug)]
 pub(crate) struct Context {
     execution: Box<dyn Execution>,
+    computes: Computes,
     pub(crate) slot: Slot,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
     /// What the last run found of its outputs, as far as it was to tell.
     outputs: Vec<FoundOutput>,
+}
+
+/// Where a device computes an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computes {
+    /// On the thread that runs it.
+    Here,
+    /// Elsewhere, and a fence tells the end.
+    Queued,
+    /// Elsewhere, and nothing tells the end: the execution cannot be used.
+    Lost,
 }
 
 /// What a run found of one output.
@@ -61,14 +74,19 @@ pub(crate) struct Run<'a, P> {
 
 impl Context {
     pub(crate) fn new(
-        execution: Box<dyn Execution>,
+        mut execution: Box<dyn Execution>,
         ticket: Ticket,
         watchdog: &Arc<Watchdog>,
         estimate: &Arc<Estimate>,
     ) -> Context {
         watchdog.watch(ticket.observer());
+        let computes = match execution.queued() {
+            Some(_) => Computes::Queued,
+            None => Computes::Here,
+        };
         Context {
             execution,
+            computes,
             slot: Slot::new(ticket),
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
@@ -78,6 +96,16 @@ impl Context {
 
     pub(crate) fn ticket(&self) -> &Ticket {
         self.slot.ticket()
+    }
+
+    /// Whether a thread that runs it waits for the device.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.computes != Computes::Here
+    }
+
+    /// Whether the device may still compute an earlier run, so that there can be no other.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.computes == Computes::Lost
     }
 
     /// What the last run found of its outputs; none unless it succeeded and was to tell, or an output was too
@@ -93,7 +121,9 @@ impl Context {
 
     /// Gives back the memory that the next run would need anyway.
     pub(crate) fn release_memory(&mut self) {
-        self.execution.release_memory();
+        if !self.is_lost() {
+            self.execution.release_memory();
+        }
     }
 
     /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on
@@ -133,6 +163,9 @@ impl Context {
         run: &Run<'_, impl Pools>,
         packets: &mut PacketPools<'_>,
     ) -> Result<Option<Duration>, Box<Failure>> {
+        if self.is_lost() {
+            return Err(queued::lost().into());
+        }
         self.expect_outputs(run, packets)?;
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
@@ -165,7 +198,17 @@ impl Context {
         let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
         let started = is_timed.then(Stopwatch::start);
         let runs = trace::span(SpanKind::Run, 0, 0);
-        let busy = match self.execution.run(&control) {
+        let computed = match self.computes {
+            Computes::Here => self.execution.run(&control),
+            Computes::Queued | Computes::Lost => {
+                let ended = queued::run(&mut *self.execution, self.slot.ticket(), &control);
+                if ended.is_lost {
+                    self.computes = Computes::Lost;
+                }
+                ended.outcome
+            }
+        };
+        let busy = match computed {
             Ok(busy) => busy,
             Err(failure) => return Err(self.estimate.judge(failure, &run.limits).into()),
         };

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nnhal_device::hal::validate::ValidModel;
 use nnhal_device::hal::{
@@ -10,7 +11,9 @@ use nnhal_device::hal::{
 };
 use nnhal_device::{Device, DeviceOptions, Need, Needs, PrepareOptions, PreparedModel};
 
-use crate::execution::{Prepared, Program, Step};
+use crate::execution::Prepared;
+use crate::program::{Program, Step};
+use crate::queue::Queue;
 use crate::unit::{Kernel, Refusal, Unit, View, declared};
 use crate::value::Value;
 use crate::{arithmetic, extension, fibonacci};
@@ -21,6 +24,8 @@ pub const FIBONACCI: &str = "example-fibonacci";
 pub const ARITHMETIC: &str = "example-arithmetic";
 /// The device that stands in front of the other two.
 pub const EVERYTHING: &str = "example-everything";
+/// The device that computes by itself.
+pub const QUEUE: &str = "example-queue";
 
 /// The node of the hardware behind [`ARITHMETIC`]: every machine has this one, and it takes any program.
 const NODE: &str = "/dev/null";
@@ -56,6 +61,27 @@ pub(crate) fn create_everything(options: &DeviceOptions) -> Result<Arc<dyn Devic
     create(EVERYTHING, DeviceType::Other, units, options)
 }
 
+/// Makes [`QUEUE`]. Its option `latency_us` is how many microseconds the hardware takes for an operation.
+pub(crate) fn create_queue(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
+    let mut latency = Duration::ZERO;
+    for (key, value) in &options.values {
+        if key != "latency_us" {
+            return Err(no_option(QUEUE, key));
+        }
+        latency = value.parse().map(Duration::from_micros).map_err(|_| {
+            Failure::invalid_argument(format!(
+                "option \"latency_us\" of {QUEUE} must be a number, not {value:?}"
+            ))
+        })?;
+    }
+    Ok(Arc::new(VendorDevice {
+        info: info(QUEUE, DeviceType::Accelerator, false),
+        units: &[arithmetic::compile],
+        node: None,
+        queue: Some(Arc::new(Queue::new(latency))),
+    }))
+}
+
 fn create(
     name: &'static str,
     device_type: DeviceType,
@@ -63,16 +89,19 @@ fn create(
     options: &DeviceOptions,
 ) -> Result<Arc<dyn Device>, Failure> {
     if let Some(key) = options.values.keys().next() {
-        return Err(Failure::invalid_argument(format!(
-            "device {name} has no option {key:?}"
-        )));
+        return Err(no_option(name, key));
     }
     let has_extension = name != ARITHMETIC;
     Ok(Arc::new(VendorDevice {
         info: info(name, device_type, has_extension),
         units,
         node: (name == ARITHMETIC).then_some(NODE),
+        queue: None,
     }))
+}
+
+fn no_option(name: &str, key: &str) -> Failure {
+    Failure::invalid_argument(format!("device {name} has no option {key:?}"))
 }
 
 fn info(name: &str, device_type: DeviceType, has_extension: bool) -> DeviceInfo {
@@ -111,6 +140,8 @@ struct VendorDevice {
     units: &'static [Unit],
     /// Where the hardware is reached, if there is any.
     node: Option<&'static str>,
+    /// What computes, if that is not the thread that asks.
+    queue: Option<Arc<Queue>>,
 }
 
 impl VendorDevice {
@@ -183,11 +214,17 @@ impl Device for VendorDevice {
                     .copy_from_slice(bytes);
             }
         }
-        Ok(Arc::new(Prepared(Arc::new(Program {
-            steps,
-            constants,
-            model: Arc::clone(&model),
-            _channel: channel,
-        }))))
+        if let Some(queue) = &self.queue {
+            queue.start()?;
+        }
+        Ok(Arc::new(Prepared {
+            program: Arc::new(Program {
+                steps,
+                constants,
+                model: Arc::clone(&model),
+                _channel: channel,
+            }),
+            queue: self.queue.clone(),
+        }))
     }
 }

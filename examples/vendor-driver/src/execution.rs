@@ -1,45 +1,32 @@
-//! Prepared models and their executions: operations one after the other, each by its kernel.
+//! Prepared models and their executions, on the thread that asks or by a queue.
 
-use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal_device::hal::validate::ValidModel;
-use nnhal_device::hal::{Failure, Place, Shape};
+use nnhal_device::hal::{Failure, Shape};
 use nnhal_device::os::time::{Clock, MonotonicClock};
-use nnhal_device::{Control, Execution, InputSource, PreparedModel};
+use nnhal_device::{Control, Execution, InputSource, PreparedModel, QueuedExecution};
 
-use crate::unit::Kernel;
+use crate::program::Program;
+use crate::queue::{Job, Queue};
 use crate::value::Value;
-
-/// An operation of a program.
-#[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) kernel: Box<dyn Kernel>,
-    pub(crate) inputs: Vec<usize>,
-    pub(crate) output: usize,
-}
-
-/// A model made ready to run.
-#[derive(Debug)]
-pub(crate) struct Program {
-    pub(crate) model: Arc<ValidModel>,
-    pub(crate) steps: Vec<Step>,
-    /// By operand; empty but for constants.
-    pub(crate) constants: Vec<Value>,
-    /// The channel to the hardware, open as long as the program is there.
-    pub(crate) _channel: Option<File>,
-}
 
 /// A program as the driver holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared(pub(crate) Arc<Program>);
+pub(crate) struct Prepared {
+    pub(crate) program: Arc<Program>,
+    /// What computes it; none if the thread that asks does.
+    pub(crate) queue: Option<Arc<Queue>>,
+}
 
 impl PreparedModel for Prepared {
     fn new_execution(&self) -> Result<Box<dyn Execution>, Failure> {
+        let queue = self.queue.as_ref();
         Ok(Box::new(Run {
-            values: self.0.constants.clone(),
-            program: Arc::clone(&self.0),
+            values: self.program.constants.clone(),
+            job: queue.map(|queue| queue.job(&self.program)).transpose()?,
+            program: Arc::clone(&self.program),
         }))
     }
 }
@@ -47,8 +34,10 @@ impl PreparedModel for Prepared {
 #[derive(Debug)]
 struct Run {
     program: Arc<Program>,
-    /// By operand.
+    /// By operand; none while they are in the queue.
     values: Vec<Value>,
+    /// Its place in the device's queue, if there is one.
+    job: Option<Arc<Job>>,
 }
 
 impl Run {
@@ -84,29 +73,21 @@ impl Execution for Run {
         )))
     }
 
+    fn queued(&mut self) -> Option<&mut dyn QueuedExecution> {
+        self.job.is_some().then_some(self as &mut dyn QueuedExecution)
+    }
+
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
         let operations = &self.program.model.model().main.operations;
-        for (index, (step, operation)) in self.program.steps.iter().zip(operations).enumerate() {
+        for (index, operation) in operations.iter().enumerate() {
             control.checkpoint()?;
             let started = control.is_traced().then(|| MonotonicClock.now());
-            // The output stands outside while the others are read; no operation reads what it writes.
-            let mut output = std::mem::take(&mut self.values[step.output]);
-            let outcome = match step.inputs.as_slice() {
-                &[a] => step.kernel.run(&[&self.values[a]], &mut output),
-                &[a, b, ..] => step.kernel.run(&[&self.values[a], &self.values[b]], &mut output),
-                [] => step.kernel.run(&[], &mut output),
-            };
-            self.values[step.output] = output;
+            let outcome = self.program.compute(index, &mut self.values);
             if let Some(started) = started {
                 let from_to = (started, MonotonicClock.now());
                 control.record_operation(index, operation.operation_type, from_to);
             }
-            outcome.map_err(|failure| {
-                failure.at(Place {
-                    operation: u32::try_from(index).ok(),
-                    ..Place::default()
-                })
-            })?;
+            outcome?;
         }
         Ok(None)
     }
@@ -124,4 +105,26 @@ impl Execution for Run {
             }
         }
     }
+}
+
+impl QueuedExecution for Run {
+    fn submit(&mut self, _: &Control<'_>) -> Result<OwnedFd, Failure> {
+        let job = self.job.as_ref().ok_or_else(no_queue)?;
+        job.submit(&mut self.values)
+    }
+
+    fn cancel(&mut self) {
+        if let Some(job) = &self.job {
+            job.cancel();
+        }
+    }
+
+    fn collect(&mut self) -> Result<Option<Duration>, Failure> {
+        let job = self.job.as_ref().ok_or_else(no_queue)?;
+        job.collect(&mut self.values).map(Some)
+    }
+}
+
+fn no_queue() -> Failure {
+    Failure::general("this device has no queue")
 }

@@ -46,10 +46,11 @@ impl Runner {
         memories: Arc<Memories>,
         device_buffers: Arc<Buffers>,
     ) -> Result<Runner, Failure> {
+        let context = prepared.new_context()?;
         Ok(Runner {
-            is_steady: prepared.is_steady(),
+            is_steady: prepared.is_steady() && !context.is_queued(),
             shares_thread: false,
-            context: prepared.new_context()?,
+            context,
             prepared,
             memories,
             device_buffers,

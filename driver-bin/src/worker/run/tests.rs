@@ -1,9 +1,10 @@
 //! Runs of devices that are made for the tests.
 
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use nnhal::wire::MemoryDescription;
-use nnhal_device::InputSource;
+use nnhal_device::{InputSource, QueuedExecution};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Priority,
@@ -13,7 +14,7 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::SharedMemory;
 
 use super::*;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Observer, Scheduler};
 use crate::settings::Limits;
 use crate::worker::buffer::Buffer;
 use crate::worker::memory::Memories;
@@ -43,7 +44,25 @@ struct PlusOne {
     output: [u8; 3],
     result: Shape,
     is_broken: bool,
+    queue: Option<Queue>,
     seen: Arc<Mutex<Seen>>,
+}
+
+/// A queue that computes while it is submitted to.
+#[derive(Debug)]
+struct Queue {
+    fence: OwnedFd,
+    /// Work that somebody cancels when it has been submitted.
+    cancels: Option<Observer>,
+}
+
+impl Queue {
+    fn of(fence: impl Into<OwnedFd>) -> Queue {
+        Queue {
+            fence: fence.into(),
+            cancels: None,
+        }
+    }
 }
 
 /// What the device was asked for.
@@ -51,6 +70,30 @@ struct PlusOne {
 struct Seen {
     runs: u32,
     reads: u32,
+    cancels: u32,
+    collects: u32,
+}
+
+impl QueuedExecution for PlusOne {
+    fn submit(&mut self, control: &Control<'_>) -> Result<OwnedFd, Failure> {
+        self.run(control)?;
+        let queue = self.queue.as_mut().unwrap();
+        if let Some(work) = queue.cancels.take() {
+            work.cancel();
+        }
+        Ok(queue.fence.try_clone().unwrap())
+    }
+
+    fn cancel(&mut self) {
+        self.seen.lock().unwrap().cancels += 1;
+        // Some of them are no events.
+        let _ = eventfd::add(&self.queue.as_ref().unwrap().fence, 1);
+    }
+
+    fn collect(&mut self) -> Result<Option<Duration>, Failure> {
+        self.seen.lock().unwrap().collects += 1;
+        Ok(Some(Duration::ZERO))
+    }
 }
 
 impl Execution for PlusOne {
@@ -70,6 +113,10 @@ impl Execution for PlusOne {
 
     fn omit_input(&mut self, _: usize) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn queued(&mut self) -> Option<&mut dyn QueuedExecution> {
+        self.queue.is_some().then_some(self as &mut dyn QueuedExecution)
     }
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
@@ -101,6 +148,11 @@ struct Bench {
 
 /// That with an execution that is otherwise as `change` says.
 fn bench(bytes: u32, change: impl FnOnce(&mut PlusOne)) -> Bench {
+    bench_of(bytes, |execution, _| change(execution))
+}
+
+/// The same for a change that knows the work.
+fn bench_of(bytes: u32, change: impl FnOnce(&mut PlusOne, Observer)) -> Bench {
     let tensor = |extent, lifetime| {
         Operand::new(OperandType::TENSOR_QUANT8_ASYMM, &[extent])
             .with_quantization(1.0, 0)
@@ -122,16 +174,17 @@ fn bench(bytes: u32, change: impl FnOnce(&mut PlusOne)) -> Bench {
         },
         ..Model::default()
     };
+    let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
     let seen = Arc::default();
     let mut execution = PlusOne {
         input: vec![0; bytes as usize],
         output: [0; 3],
         result: Shape::new(&[3]).unwrap(),
         is_broken: false,
+        queue: None,
         seen: Arc::clone(&seen),
     };
-    change(&mut execution);
-    let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
+    change(&mut execution, ticket.observer());
     let watchdog = Watchdog::new(None, eventfd::create().unwrap());
     Bench {
         model: ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap(),
@@ -304,4 +357,65 @@ fn failures_are_the_devices_and_the_schedulers() {
     let failure = outcome.unwrap_err();
     assert!(failure.detail.contains("cancelled"), "{}", failure.detail);
     assert_eq!(cancelled.seen().runs, 0);
+}
+
+const PACKETS: [At; 2] = [(PACKET, 0, 3); 2];
+
+#[test]
+fn queued_run_is_over_when_its_fence_has_signalled() {
+    let fence = eventfd::create().unwrap();
+    eventfd::add(&fence, 1).unwrap();
+    let mut bench = bench(3, |execution| execution.queue = Some(Queue::of(fence)));
+    let mut reply = [0; 3];
+    bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut reply)).unwrap();
+    assert_eq!(reply, [2, 3, 4]);
+    let seen = bench.seen();
+    assert_eq!((seen.runs, seen.collects, seen.cancels), (1, 1, 0));
+}
+
+#[test]
+fn queued_run_whose_fence_has_failed_is_a_failure() {
+    let fence = eventfd::create().unwrap();
+    eventfd::add(&fence, eventfd::MAX_COUNT).unwrap();
+    let mut bench = bench(3, |execution| execution.queue = Some(Queue::of(fence)));
+    let outcome = bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3]));
+    let failure = outcome.unwrap_err();
+    assert!(failure.detail.contains("fence has failed"), "{failure}");
+    assert_eq!(bench.seen().collects, 1);
+    assert!(!bench.context.is_lost());
+}
+
+#[test]
+fn execution_whose_fence_cannot_be_waited_for_is_never_used_again() {
+    let file = SharedMemory::create(8).unwrap();
+    let mut bench = bench(3, |execution| execution.queue = Some(Queue::of(file)));
+    let mut run = || {
+        let outcome = bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3]));
+        (outcome.unwrap_err().detail, bench.seen(), bench.context.is_lost())
+    };
+    let (detail, seen, is_lost) = run();
+    assert!(detail.contains("is a file, which cannot be waited for"), "{detail}");
+    assert_eq!((seen.cancels, seen.collects, is_lost), (1, 0, true));
+    let (detail, again, _) = run();
+    assert!(detail.contains("may still compute"), "{detail}");
+    assert_eq!(again, seen);
+}
+
+#[test]
+fn cancelled_queued_run_waits_until_the_device_has_let_go() {
+    let fence = eventfd::create().unwrap();
+    let mut bench = bench_of(3, |execution, work| {
+        execution.queue = Some(Queue {
+            cancels: Some(work),
+            ..Queue::of(fence)
+        });
+    });
+    let outcome = bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3]));
+    let failure = outcome.unwrap_err();
+    assert!(failure.detail.contains("cancelled"), "{failure}");
+    let seen = bench.seen();
+    assert_eq!((seen.runs, seen.cancels, seen.collects), (1, 1, 1));
+    // Of the next call's work it is known that nobody has cancelled it; its fence has come already.
+    bench.context.ticket().reset();
+    bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3])).unwrap();
 }
