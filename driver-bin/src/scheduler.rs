@@ -344,8 +344,8 @@ impl Ticket {
         self.scheduler.give_slot()
     }
 
-    /// A descriptor that is readable once the work is cancelled, for who waits outside of the scheduler. It may
-    /// be readable after [`Ticket::reset`] too: [`Ticket::is_cancelled`] counts.
+    /// A descriptor that is readable once the work is cancelled, for who waits outside of the scheduler. It
+    /// may be readable after [`Ticket::reset`] too: [`Ticket::is_cancelled`] counts.
     ///
     /// # Errors
     ///

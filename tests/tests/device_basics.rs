@@ -12,7 +12,7 @@ fn for_each_device(check: impl Fn(&Device)) {
     let _theirs = TestDaemon::start_in(&ours.runtime_dir(), VENDOR_EXE, &DaemonOptions::default());
     let devices = Devices::open_in(ours.runtime_dir()).unwrap();
     let names = devices.names().unwrap();
-    assert_eq!(names.len(), 5, "{names:?}");
+    assert_eq!(names.len(), 6, "{names:?}");
     for name in &names {
         check(&devices.device(name).unwrap());
     }

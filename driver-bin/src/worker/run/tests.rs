@@ -394,7 +394,10 @@ fn execution_whose_fence_cannot_be_waited_for_is_never_used_again() {
         (outcome.unwrap_err().detail, bench.seen(), bench.context.is_lost())
     };
     let (detail, seen, is_lost) = run();
-    assert!(detail.contains("is a file, which cannot be waited for"), "{detail}");
+    assert!(
+        detail.contains("is a file, which cannot be waited for"),
+        "{detail}"
+    );
     assert_eq!((seen.cancels, seen.collects, is_lost), (1, 0, true));
     let (detail, again, _) = run();
     assert!(detail.contains("may still compute"), "{detail}");
@@ -417,5 +420,7 @@ fn cancelled_queued_run_waits_until_the_device_has_let_go() {
     assert_eq!((seen.runs, seen.cancels, seen.collects), (1, 1, 1));
     // Of the next call's work it is known that nobody has cancelled it; its fence has come already.
     bench.context.ticket().reset();
-    bench.run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3])).unwrap();
+    bench
+        .run(PACKETS, &vec![None], (&[1, 2, 3], &mut [0; 3]))
+        .unwrap();
 }
