@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 
 use super::arguments::{BoundArguments, RunInput, RunOutput};
 use super::compilation::Compilation;
-use super::computed::Finished;
+use super::computed::{Finished, asked};
 use super::execution::expect_time;
 use super::request_builder::Target;
 use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;
 use super::step::{Step, StepBurst};
 use crate::burst::RegisteredRequest;
-use crate::execution::ExecuteOptions;
+use crate::execution::{Completed, ExecuteOptions};
 use crate::values::{Input, Output, OwnValues};
 
 /// A list that takes no memory of its own if it is short.
@@ -158,7 +158,7 @@ impl RunBurst {
         let result = burst.fire_with(&registered.request, values, options);
         step_burst.end_after(&result);
         let result = match result {
-            Ok(completed) => step.report(completed, &registered.known_shapes, options, finished),
+            Ok(completed) => report(step, (completed, &registered.known_shapes), options, finished),
             Err(error) if error.is_argument() => return Some(Err(error.into())),
             Err(error) => Err(error.into()),
         };
@@ -198,8 +198,26 @@ fn execute_own(
     let result = step.burst(burst)?.run(&inputs, &mut outputs, options);
     burst.end_after(&result);
     let mut finished = Finished::default();
-    step.report(result?, &step.declared_shapes, options, &mut finished)?;
+    report(step, (result?, &step.declared_shapes), options, &mut finished)?;
     Ok(finished)
+}
+
+/// Reports an execution of the only step, whose outputs are known to have such shapes. `finished` may tell
+/// what an execution like this has reported, and then what this one has; it stays as it was after an error.
+#[inline]
+fn report(
+    step: &Step,
+    (completed, known): (Completed, &Arc<[OutputShape]>),
+    options: &ExecuteOptions,
+    finished: &mut Finished,
+) -> RuntimeResult<()> {
+    let is_as_before = completed.output_shapes.is_empty() && Arc::ptr_eq(&finished.output_shapes, known);
+    if !is_as_before {
+        finished.output_shapes = step.output_shapes(completed.output_shapes, known)?;
+    }
+    finished.timing = asked(options, completed.timing);
+    finished.fallback = None;
+    Ok(())
 }
 
 #[cold]

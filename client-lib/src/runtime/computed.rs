@@ -62,26 +62,8 @@ impl Step {
         })
     }
 
-    /// The same for the only step of an execution, as the report of the whole. `finished` may tell what an
-    /// execution like this has reported, and then what this one has; it stays as it was after an error.
-    #[inline]
-    pub(super) fn report(
-        &self,
-        completed: Completed,
-        known: &Arc<[OutputShape]>,
-        options: &ExecuteOptions,
-        finished: &mut Finished,
-    ) -> RuntimeResult<()> {
-        let is_as_before = completed.output_shapes.is_empty() && Arc::ptr_eq(&finished.output_shapes, known);
-        if !is_as_before {
-            finished.output_shapes = self.output_shapes(completed.output_shapes, known)?;
-        }
-        finished.timing = asked(options, completed.timing);
-        finished.fallback = None;
-        Ok(())
-    }
-
-    fn output_shapes(
+    /// The shapes of a request's outputs from what a driver says of them, as [`Step::computed`] holds them.
+    pub(super) fn output_shapes(
         &self,
         shapes: Vec<OutputShape>,
         known: &Arc<[OutputShape]>,
