@@ -4,7 +4,8 @@
 //! Which is better depends on how long the wait will be, which the policy learns from those that are over.
 //! This file decides, and does nothing: it makes no system call and reads no clock. `receive.rs` does what a
 //! [`Step`] says, and tells by an [`Event`] what came of it. So a simulator can drive the policy
-//! (`wait/simulator.rs`), with each rule left out in turn: `wait/rules.rs` says what each is good for.
+//! (`wait/simulator.rs`, with the scenarios beside it), with each rule left out in turn: `wait/rules.rs` says
+//! what each is good for.
 //!
 //! | state | what is done | what follows if nothing has come |
 //! |---|---|---|
@@ -34,131 +35,20 @@ use yield_policy::YieldPolicy;
 
 mod permit;
 mod rules;
+mod step;
 mod timed_sleep;
 mod window;
 mod yield_policy;
 
+pub use step::WaitSettings;
+pub(super) use step::{Event, Polls, Slept, Step};
 pub(super) use yield_policy::REFUSED;
-
-/// How an end of a ring waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitSettings {
-    /// Poll for a window that follows the measured waits, at most `max_window`; after a timed sleep, and
-    /// where being woken takes longer than that, at most twice that.
-    Adaptive {
-        /// The longest window.
-        max_window: Duration,
-    },
-    /// Poll for this long, then sleep.
-    Fixed {
-        /// The window.
-        window: Duration,
-    },
-    /// Sleep at once: the low-power preference.
-    Sleep,
-}
-
-impl Default for WaitSettings {
-    /// Adaptive, with 100 us as the longest window: small models, which take less, are waited for without
-    /// sleeping.
-    fn default() -> Self {
-        Self::Adaptive {
-            max_window: Duration::from_micros(100),
-        }
-    }
-}
 
 /// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at
 /// once.
 const FIRST_NANOS: u64 = 1000;
 /// For so long a wait polls with pauses before it looks at the deadline and the end again.
 const STRETCH_NANOS: u64 = 20_000;
-
-/// What a thread that waits does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Poll as [`Wait::polls`] says; [`Event::Polled`] if nothing came.
-    Poll,
-    /// Offer the processor to other threads, then [`Event::Yielded`].
-    Yield,
-    /// Sleep for so long at most; [`Event::SleptFor`] if nothing came.
-    SleepFor(Duration),
-    /// Sleep until something comes.
-    Sleep,
-}
-
-/// What came of a step, where that was no packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    /// The polls are over. `has_rung` says after the first ones whether this process has woken the peer since
-    /// it last waited for long: what is waited for must wait for the peer to get up.
-    Polled { has_rung: bool },
-    /// The processor was offered: for how long this thread was away, and whether another has had it.
-    Yielded { took: Duration, was_switched: bool },
-    /// The timed sleep is over, after so long.
-    SleptFor(Duration),
-    /// There is to be no more polling.
-    Stopped,
-}
-
-/// How a sleep was that a packet has ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slept {
-    /// How long it was.
-    pub(super) whole: Duration,
-    /// How much of it passed before somebody rang.
-    pub(super) needed: Duration,
-    /// Whether somebody rang.
-    pub(super) was_woken: bool,
-}
-
-impl Slept {
-    /// A sleep that nothing has ended that was waited for.
-    pub(super) fn in_vain(whole: Duration) -> Slept {
-        Slept {
-            whole,
-            needed: whole,
-            was_woken: false,
-        }
-    }
-}
-
-/// Some polls to come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Polls {
-    left: u32,
-    pause: Pause,
-}
-
-impl Polls {
-    /// Whether to poll once more; pauses before it if these polls do. With a poll that takes as long as
-    /// `weight` polls, but for pauses.
-    #[inline(always)]
-    pub(super) fn next(&mut self, weight: u32) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        let weight = if matches!(self.pause, Pause::None) {
-            weight
-        } else {
-            1
-        };
-        self.left = self.left.saturating_sub(weight);
-        self.pause.pause();
-        true
-    }
-
-    /// Has the polls so far be done, and so many more.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn skip(&mut self, polls: u32) {
-        self.left = self.left.saturating_sub(polls);
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn left(&self) -> u32 {
-        self.left
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -542,6 +432,8 @@ fn nanos_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+#[cfg(all(test, not(loom)))]
+mod scenarios;
 #[cfg(all(test, not(loom)))]
 mod simulator;
 #[cfg(all(test, not(loom)))]

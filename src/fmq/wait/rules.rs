@@ -1,7 +1,7 @@
 //! The rules of the waiting policy, each of which the simulator can leave out.
 
 /// A rule, and what it gains: by how much the price of a request is higher without it, in the scenario of
-/// `simulator.rs` that is named. The price is the round trip and the processor time of both sides' waiting.
+/// `scenarios.rs` that is named. The price is the round trip and the processor time of both sides' waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// The window follows the waits of late. Gains 93 % in bursts of ten with pauses of 3 ms.
