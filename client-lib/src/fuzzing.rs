@@ -46,22 +46,12 @@ fn soon() -> Deadline {
 
 /// What a worker says of itself.
 fn welcome() -> Welcome {
-    let same = PerformanceInfo {
-        exec_time: 1.0,
-        power_usage: 1.0,
-    };
     let device = DeviceInfo {
         name: "fuzzing-device".into(),
         version: "1".into(),
         device_type: DeviceType::Other,
         hal_version: HalVersion::V1_3,
-        capabilities: Capabilities {
-            relaxed_float32_to_float16_performance_scalar: same,
-            relaxed_float32_to_float16_performance_tensor: same,
-            operand_performance: Vec::new(),
-            if_performance: same,
-            while_performance: same,
-        },
+        capabilities: Capabilities::uniform(PerformanceInfo::REFERENCE, []),
         extensions: Vec::new(),
         cache_files: NumberOfCacheFiles::default(),
     };

@@ -41,6 +41,14 @@ pub struct PerformanceInfo {
     pub power_usage: f32,
 }
 
+impl PerformanceInfo {
+    /// As fast as the reference, and as hungry.
+    pub const REFERENCE: PerformanceInfo = PerformanceInfo {
+        exec_time: 1.0,
+        power_usage: 1.0,
+    };
+}
+
 /// HAL `Capabilities::OperandPerformance`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperandPerformance {
@@ -66,6 +74,23 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Those of a device whose figures are the same for all that it does, on these operand types, sorted by
+    /// code.
+    #[must_use]
+    pub fn uniform(
+        info: PerformanceInfo,
+        operand_types: impl IntoIterator<Item = OperandType>,
+    ) -> Capabilities {
+        let of_type = |operand_type| OperandPerformance { operand_type, info };
+        Capabilities {
+            relaxed_float32_to_float16_performance_scalar: info,
+            relaxed_float32_to_float16_performance_tensor: info,
+            operand_performance: operand_types.into_iter().map(of_type).collect(),
+            if_performance: info,
+            while_performance: info,
+        }
+    }
+
     /// The figures for one operand type; a type that is not listed counts as infinitely slow (`f32::MAX`).
     #[must_use]
     pub fn lookup(&self, operand_type: OperandType) -> PerformanceInfo {

@@ -32,17 +32,7 @@ fn at_once() -> Deadline {
 }
 
 fn welcome(has_pidfd: bool) -> Welcome {
-    let same = PerformanceInfo {
-        exec_time: 1.0,
-        power_usage: 1.0,
-    };
-    let capabilities = Capabilities {
-        relaxed_float32_to_float16_performance_scalar: same,
-        relaxed_float32_to_float16_performance_tensor: same,
-        operand_performance: Vec::new(),
-        if_performance: same,
-        while_performance: same,
-    };
+    let capabilities = Capabilities::uniform(PerformanceInfo::REFERENCE, []);
     let device = DeviceInfo {
         name: "test-device".into(),
         version: "1".into(),

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nnhal::diag::tags;
 use nnhal_hal::{
-    Capabilities, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance, OperandType,
-    PerformanceInfo,
+    Capabilities, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandType, PerformanceInfo,
 };
 
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
@@ -228,10 +227,6 @@ fn connect(devices: &Devices, name: &str) -> crate::error::Result<Device> {
 
 /// What the CPU in this process says of itself: by definition the measure of all others.
 fn cpu_info() -> DeviceInfo {
-    let same = PerformanceInfo {
-        exec_time: 1.0,
-        power_usage: 1.0,
-    };
     let types = OperandType::ALL.iter();
     let types = types.filter(|ty| **ty != OperandType::SUBGRAPH && !ty.is_oem());
     DeviceInfo {
@@ -239,18 +234,7 @@ fn cpu_info() -> DeviceInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device_type: DeviceType::Cpu,
         hal_version: HalVersion::LATEST,
-        capabilities: Capabilities {
-            relaxed_float32_to_float16_performance_scalar: same,
-            relaxed_float32_to_float16_performance_tensor: same,
-            operand_performance: types
-                .map(|&operand_type| OperandPerformance {
-                    operand_type,
-                    info: same,
-                })
-                .collect(),
-            if_performance: same,
-            while_performance: same,
-        },
+        capabilities: Capabilities::uniform(PerformanceInfo::REFERENCE, types.copied()),
         extensions: Vec::new(),
         cache_files: NumberOfCacheFiles::default(),
     }

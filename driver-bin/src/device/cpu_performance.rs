@@ -35,19 +35,7 @@ impl Table {
 
 /// What `nnhal-reference` says.
 pub(super) fn reference() -> Capabilities {
-    let plain = relative(1.0);
-    Capabilities {
-        relaxed_float32_to_float16_performance_scalar: plain,
-        relaxed_float32_to_float16_performance_tensor: plain,
-        operand_performance: types()
-            .map(|operand_type| OperandPerformance {
-                operand_type,
-                info: plain,
-            })
-            .collect(),
-        if_performance: plain,
-        while_performance: plain,
-    }
+    Capabilities::uniform(PerformanceInfo::REFERENCE, types())
 }
 
 /// What `nnhal-cpu` says.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
-    OperandPerformance, OperandType, OperationSupport, PerformanceInfo, Shape,
+    OperandType, OperationSupport, PerformanceInfo, Shape,
 };
 
 use nnhal_device::{Control, Device, DeviceOptions, Execution, InputSource, PrepareOptions, PreparedModel};
@@ -82,25 +82,12 @@ pub fn create(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
 }
 
 fn info() -> DeviceInfo {
-    let same = PerformanceInfo {
-        exec_time: 1.0,
-        power_usage: 1.0,
-    };
     DeviceInfo {
         name: NAME.to_owned(),
         version: format!("empty {}", env!("CARGO_PKG_VERSION")),
         device_type: DeviceType::Other,
         hal_version: HalVersion::V1_3,
-        capabilities: Capabilities {
-            relaxed_float32_to_float16_performance_scalar: same,
-            relaxed_float32_to_float16_performance_tensor: same,
-            operand_performance: vec![OperandPerformance {
-                operand_type: OperandType::TENSOR_FLOAT32,
-                info: same,
-            }],
-            if_performance: same,
-            while_performance: same,
-        },
+        capabilities: Capabilities::uniform(PerformanceInfo::REFERENCE, [OperandType::TENSOR_FLOAT32]),
         extensions: Vec::new(),
         cache_files: NumberOfCacheFiles::default(),
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nnhal_device::hal::validate::ValidModel;
 use nnhal_device::hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
-    OperandPerformance, OperandType, Operation, OperationSupport, PerformanceInfo,
+    OperandType, Operation, OperationSupport, PerformanceInfo,
 };
 use nnhal_device::{Device, DeviceOptions, Need, Needs, PrepareOptions, PreparedModel};
 
@@ -105,26 +105,12 @@ fn no_option(name: &str, key: &str) -> Failure {
 }
 
 fn info(name: &str, device_type: DeviceType, has_extension: bool) -> DeviceInfo {
-    // As fast as one processor's reference implementation, and as hungry.
-    let same = PerformanceInfo {
-        exec_time: 1.0,
-        power_usage: 1.0,
-    };
     DeviceInfo {
         name: name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device_type,
         hal_version: HalVersion::V1_3,
-        capabilities: Capabilities {
-            relaxed_float32_to_float16_performance_scalar: same,
-            relaxed_float32_to_float16_performance_tensor: same,
-            operand_performance: vec![OperandPerformance {
-                operand_type: OperandType::TENSOR_FLOAT32,
-                info: same,
-            }],
-            if_performance: same,
-            while_performance: same,
-        },
+        capabilities: Capabilities::uniform(PerformanceInfo::REFERENCE, [OperandType::TENSOR_FLOAT32]),
         extensions: if has_extension {
             vec![extension::definition()]
         } else {

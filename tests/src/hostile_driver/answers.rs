@@ -58,13 +58,7 @@ pub(super) fn welcome(random: &mut Random) -> Welcome {
             version: "1".to_owned(),
             device_type: DeviceType::Accelerator,
             hal_version: version[random.below(4) as usize],
-            capabilities: Capabilities {
-                relaxed_float32_to_float16_performance_scalar: same,
-                relaxed_float32_to_float16_performance_tensor: same,
-                operand_performance: Vec::new(),
-                if_performance: same,
-                while_performance: same,
-            },
+            capabilities: Capabilities::uniform(same, []),
             extensions: Vec::new(),
             cache_files: NumberOfCacheFiles {
                 model: files,

@@ -20,23 +20,13 @@ pub(crate) struct Escape {
 
 impl Escape {
     pub(crate) fn new(name: &str) -> Escape {
-        let same = PerformanceInfo {
-            exec_time: 1.0,
-            power_usage: 1.0,
-        };
         Escape {
             info: DeviceInfo {
                 name: name.to_owned(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 device_type: DeviceType::Other,
                 hal_version: HalVersion::V1_3,
-                capabilities: Capabilities {
-                    relaxed_float32_to_float16_performance_scalar: same,
-                    relaxed_float32_to_float16_performance_tensor: same,
-                    operand_performance: Vec::new(),
-                    if_performance: same,
-                    while_performance: same,
-                },
+                capabilities: Capabilities::uniform(PerformanceInfo::REFERENCE, []),
                 extensions: Vec::new(),
                 cache_files: NumberOfCacheFiles::default(),
             },
