@@ -1,4 +1,4 @@
-//! Clients that spoil the rings of their burst: cells that change while they are read, memory that is no ring.
+//! Clients that spoil the rings of their burst: cells that change while being read, memory that is no ring.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
