@@ -1,7 +1,7 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
 //! Some operations that follow each other are computed together: element-wise ones ([`fused`]), convolutions
-//! some rows of the image at a time ([`StripChain`]), and other kinds ([`fusions`]).
+//! depth-first ([`DepthFirstChain`]), and other kinds ([`fusions`]).
 //!
 //! A step holds its weights packed for the inner loops of [`matmul::tile`] and everything else that can
 //! be worked out ahead; running it allocates nothing once scratch memory has grown. What has no step is
@@ -14,6 +14,8 @@ mod candidate;
 mod chain;
 mod constant_layer;
 mod convolution;
+mod depth_first;
+mod depth_first_layout;
 mod depthwise;
 mod elementwise;
 mod epilogue;
@@ -44,8 +46,6 @@ mod serves;
 mod simd;
 mod softmax;
 mod steps;
-mod strip_chain;
-mod strip_chain_layout;
 mod strips;
 mod tables;
 #[cfg(test)]
@@ -55,6 +55,7 @@ mod thread_tests;
 
 pub(crate) use candidate::{Candidate, Candidates};
 pub(crate) use convolution::patches::Around;
+pub(crate) use depth_first::DepthFirstChain;
 pub(crate) use fusions::fuse;
 pub(crate) use layer::Layer;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
@@ -66,7 +67,6 @@ pub use reading::reading_time;
 pub(crate) use simd::instruction_set;
 pub use simd::permit_tiles;
 pub(crate) use steps::{has_filter, packs, plan};
-pub(crate) use strip_chain::StripChain;
 
 // What plans with them knows them by these names.
 use convolution::{integer_layer, patches};

@@ -1,7 +1,7 @@
 //! How a helper thread is lent work that lies on the stack of the thread that it helps.
 //!
-//! Each helper has a [`Seat`], one word of which says where the hand-over stands. Whoever holds the seat's
-//! claim is its leader; only the leader posts, and only the seat's helper serves.
+//! Each helper has a [`Mailbox`], one word of which says where the hand-over stands. Whoever holds the
+//! mailbox's claim is its leader; only the leader posts, and only the mailbox's helper serves.
 //!
 //! | state | set by | meaning |
 //! |---|---|---|
@@ -113,10 +113,10 @@ impl Job<'_> {
     }
 }
 
-/// The place of one helper thread, on cache lines of its own.
+/// Where a leader posts a job for one helper thread, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Seat {
+pub(super) struct Mailbox {
     state: AtomicU32,
     /// Whether a leader holds it.
     is_claimed: AtomicBool,
@@ -126,7 +126,7 @@ pub(super) struct Seat {
     futex: Futex,
 }
 
-/// Whether a claimed seat has a helper.
+/// Whether a claimed mailbox has a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occupation {
     Helper,
@@ -135,9 +135,9 @@ pub(super) enum Occupation {
     Leaving,
 }
 
-impl Default for Seat {
+impl Default for Mailbox {
     fn default() -> Self {
-        Seat {
+        Mailbox {
             state: AtomicU32::new(VACANT),
             is_claimed: AtomicBool::new(false),
             job: AtomicPtr::new(std::ptr::null_mut()),
@@ -147,8 +147,8 @@ impl Default for Seat {
     }
 }
 
-impl Seat {
-    /// Makes the caller the leader of this seat, if there is none.
+impl Mailbox {
+    /// Makes the caller the leader of this mailbox, if there is none.
     pub(super) fn claim(&self) -> Option<Occupation> {
         let exchanged = self
             .is_claimed
@@ -161,13 +161,13 @@ impl Seat {
         })
     }
 
-    /// The leader no longer needs this seat. Its helper looks for work of others, or of the next execution,
-    /// for a while if that has been worth it, and sleeps then.
+    /// The leader no longer needs this mailbox. Its helper looks for work of others, or of the next
+    /// execution, for a while if that has been worth it, and sleeps then.
     pub(super) fn release(&self) {
         self.is_claimed.store(false, Ordering::Release);
     }
 
-    /// The leader of a seat with nobody in it is about to start a thread that will [`Seat::serve`].
+    /// The leader of a mailbox without a helper is about to start a thread that will [`Mailbox::serve`].
     pub(super) fn expect_helper(&self) {
         self.state.store(IDLE, Ordering::Release);
     }
@@ -255,7 +255,7 @@ impl Seat {
                     is_roused = false;
                     let job = self.job.load(Ordering::Relaxed);
                     // SAFETY: this thread has just changed the state from `POSTED`, before which the leader
-                    // stored this pointer, so it is the job of the latest `share` on this seat. `share`
+                    // stored this pointer, so it is the job of the latest `share` on this mailbox. `share`
                     // neither returns nor unwinds before `take_back` has seen the state leave `RUNNING` and
                     // `AWAITED`, which only this thread does, after its last use of the job.
                     let job = unsafe { &*job };
@@ -293,39 +293,46 @@ impl Seat {
     }
 }
 
-/// Takes the job back from all seats that it may have been posted to.
+/// Takes the job back from all mailboxes that it may have been posted to.
 struct Lent<'a> {
-    seats: &'a [Seat],
+    mailboxes: &'a [Mailbox],
     chosen: u64,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        chosen(self.seats, self.chosen).for_each(Seat::take_back);
+        chosen(self.mailboxes, self.chosen).for_each(Mailbox::take_back);
     }
 }
 
-/// The seats whose bits are set.
-pub(super) fn chosen(seats: &[Seat], bits: u64) -> impl Iterator<Item = &Seat> {
-    let is_set = move |&(at, _): &(usize, &Seat)| bits >> at & 1 == 1;
-    seats.iter().enumerate().filter(is_set).map(|(_, seat)| seat)
+/// The mailboxes whose bits are set.
+pub(super) fn chosen(mailboxes: &[Mailbox], bits: u64) -> impl Iterator<Item = &Mailbox> {
+    let is_set = move |&(at, _): &(usize, &Mailbox)| bits >> at & 1 == 1;
+    mailboxes
+        .iter()
+        .enumerate()
+        .filter(is_set)
+        .map(|(_, mailbox)| mailbox)
 }
 
-/// Has the calling thread do `work(0)`, and the helpers of the seats in `bits`, which the caller has claimed
-/// and which have helpers, `work(1)`, `work(2)` and so on, if they come in time. Returns when all who came
-/// are done.
+/// Has the calling thread do `work(0)`, and the helpers of the mailboxes in `bits`, which the caller has
+/// claimed and which have helpers, `work(1)`, `work(2)` and so on, if they come in time. Returns when all who
+/// came are done.
 ///
 /// # Panics
 /// If `work` does, on whichever thread.
-pub(super) fn share(seats: &[Seat], bits: u64, work: &(dyn Fn(usize) + Sync)) {
+pub(super) fn share(mailboxes: &[Mailbox], bits: u64, work: &(dyn Fn(usize) + Sync)) {
     let job = Job {
         work,
         panic: Mutex::new(None),
     };
     {
-        let _lent = Lent { seats, chosen: bits };
-        for (before, seat) in chosen(seats, bits).enumerate() {
-            seat.post(&job, before + 1);
+        let _lent = Lent {
+            mailboxes,
+            chosen: bits,
+        };
+        for (before, mailbox) in chosen(mailboxes, bits).enumerate() {
+            mailbox.post(&job, before + 1);
         }
         work(0);
     }
@@ -337,7 +344,7 @@ pub(super) fn share(seats: &[Seat], bits: u64, work: &(dyn Fn(usize) + Sync)) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{ASLEEP, IDLE, Ordering, POSTED, RUNNING, Seat, VACANT};
+    use super::{ASLEEP, IDLE, Mailbox, Ordering, POSTED, RUNNING, VACANT};
 
     #[test]
     fn only_helpers_that_sleep_are_roused() {
@@ -348,10 +355,10 @@ mod tests {
             (RUNNING, RUNNING),
             (VACANT, VACANT),
         ] {
-            let seat = Seat::default();
-            seat.state.store(before, Ordering::Relaxed);
-            seat.rouse();
-            assert_eq!(seat.state.load(Ordering::Relaxed), after);
+            let mailbox = Mailbox::default();
+            mailbox.state.store(before, Ordering::Relaxed);
+            mailbox.rouse();
+            assert_eq!(mailbox.state.load(Ordering::Relaxed), after);
         }
     }
 }
@@ -368,7 +375,7 @@ mod loom_tests {
     use loom::sync::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
-    use super::{Occupation, Seat, share};
+    use super::{Mailbox, Occupation, share};
 
     fn model(run: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
@@ -379,15 +386,15 @@ mod loom_tests {
     #[test]
     fn helper_is_woken_for_every_job_and_for_its_end() {
         model(|| {
-            let seats: Arc<[Seat; 1]> = Arc::new([Seat::default()]);
-            assert_eq!(seats[0].claim(), Some(Occupation::Nobody));
-            seats[0].expect_helper();
-            let theirs = Arc::clone(&seats);
+            let mailboxes: Arc<[Mailbox; 1]> = Arc::new([Mailbox::default()]);
+            assert_eq!(mailboxes[0].claim(), Some(Occupation::Nobody));
+            mailboxes[0].expect_helper();
+            let theirs = Arc::clone(&mailboxes);
             let helper = thread::spawn(move || theirs[0].serve());
             for _ in 0..2 {
                 let done = AtomicUsize::new(0);
-                seats[0].rouse();
-                share(&seats[..], 1, &|_| {
+                mailboxes[0].rouse();
+                share(&mailboxes[..], 1, &|_| {
                     done.fetch_add(1, Ordering::Relaxed);
                 });
                 let count = done.load(Ordering::Relaxed);
@@ -396,20 +403,20 @@ mod loom_tests {
                 thread::yield_now();
                 assert_eq!(done.load(Ordering::Relaxed), count);
             }
-            seats[0].dismiss();
-            seats[0].release();
+            mailboxes[0].dismiss();
+            mailboxes[0].release();
             helper.join().unwrap();
-            assert_eq!(seats[0].claim(), Some(Occupation::Nobody));
+            assert_eq!(mailboxes[0].claim(), Some(Occupation::Nobody));
         });
     }
 
     #[test]
     fn what_helpers_wrote_is_seen() {
         model(|| {
-            let seats: Arc<[Seat; 1]> = Arc::new([Seat::default()]);
-            seats[0].claim();
-            seats[0].expect_helper();
-            let theirs = Arc::clone(&seats);
+            let mailboxes: Arc<[Mailbox; 1]> = Arc::new([Mailbox::default()]);
+            mailboxes[0].claim();
+            mailboxes[0].expect_helper();
+            let theirs = Arc::clone(&mailboxes);
             let helper = thread::spawn(move || theirs[0].serve());
             let cells = [loom::cell::UnsafeCell::new(0), loom::cell::UnsafeCell::new(0)];
             struct Shared([loom::cell::UnsafeCell<usize>; 2]);
@@ -419,7 +426,7 @@ mod loom_tests {
             #[allow(unsafe_code)]
             unsafe impl Sync for Shared {}
             let shared = &cells;
-            share(&seats[..], 1, &move |number| {
+            share(&mailboxes[..], 1, &move |number| {
                 // SAFETY: as above.
                 #[allow(unsafe_code)]
                 shared.0[number].with_mut(|cell| unsafe { *cell += 1 });
@@ -432,7 +439,7 @@ mod loom_tests {
                 .map(|cell| cell.with(|cell| unsafe { *cell }))
                 .sum();
             assert!(sum >= 1);
-            seats[0].dismiss();
+            mailboxes[0].dismiss();
             helper.join().unwrap();
         });
     }

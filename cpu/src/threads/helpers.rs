@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use nnhal_os::cores::Cores;
 
-use super::hand_over::{Occupation, Seat, chosen};
+use super::hand_over::{Mailbox, Occupation, chosen};
 
 /// The name of helper threads, as the system shows it.
 const HELPER_NAME: &str = "helper";
@@ -21,7 +21,7 @@ pub const MAX_HELPERS: usize = 63;
 /// value or by [`Helpers::end_idle`].
 #[derive(Debug)]
 pub struct Helpers {
-    seats: Arc<[Seat]>,
+    mailboxes: Arc<[Mailbox]>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No thread could be made; not tried again before memory has been given back.
     is_exhausted: AtomicBool,
@@ -32,7 +32,7 @@ impl Helpers {
     #[must_use]
     pub fn new(most: usize) -> Helpers {
         Helpers {
-            seats: (0..most.min(MAX_HELPERS)).map(|_| Seat::default()).collect(),
+            mailboxes: (0..most.min(MAX_HELPERS)).map(|_| Mailbox::default()).collect(),
             threads: Mutex::default(),
             is_exhausted: AtomicBool::new(false),
         }
@@ -41,11 +41,11 @@ impl Helpers {
     /// Most that there can be.
     #[must_use]
     pub fn most(&self) -> usize {
-        self.seats.len()
+        self.mailboxes.len()
     }
 
-    pub(super) fn seats(&self) -> &[Seat] {
-        &self.seats
+    pub(super) fn mailboxes(&self) -> &[Mailbox] {
+        &self.mailboxes
     }
 
     pub(super) fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -53,15 +53,15 @@ impl Helpers {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none and some more
+    /// Claims at most `wanted` helpers, as bits by mailbox, making threads where there are none and some more
     /// may be.
     pub(super) fn claim(&self, wanted: usize, cores: &dyn Cores) -> u64 {
         let mut claimed = 0_u64;
-        for (at, seat) in self.seats.iter().enumerate() {
+        for (at, mailbox) in self.mailboxes.iter().enumerate() {
             if claimed.count_ones() as usize == wanted {
                 break;
             }
-            let has_helper = match seat.claim() {
+            let has_helper = match mailbox.claim() {
                 None => continue,
                 Some(Occupation::Helper) => true,
                 Some(Occupation::Nobody) => self.start(at, cores),
@@ -70,7 +70,7 @@ impl Helpers {
             if has_helper {
                 claimed |= 1 << at;
             } else {
-                seat.release();
+                mailbox.release();
             }
         }
         claimed
@@ -78,14 +78,14 @@ impl Helpers {
 
     /// Wakes those of the first `count` that sleep.
     pub(crate) fn rouse(&self, count: usize) {
-        self.seats.iter().take(count).for_each(Seat::rouse);
+        self.mailboxes.iter().take(count).for_each(Mailbox::rouse);
     }
 
     pub(super) fn release(&self, claimed: u64) {
-        chosen(&self.seats, claimed).for_each(Seat::release);
+        chosen(&self.mailboxes, claimed).for_each(Mailbox::release);
     }
 
-    /// Starts the helper of a claimed seat.
+    /// Starts the helper of a claimed mailbox.
     #[cold]
     fn start(&self, at: usize, cores: &dyn Cores) -> bool {
         if self.is_exhausted.load(Ordering::Relaxed) {
@@ -95,14 +95,14 @@ impl Helpers {
         let Some(permit) = cores.permit_helper() else {
             return false;
         };
-        let seats = Arc::clone(&self.seats);
-        self.seats[at].expect_helper();
+        let mailboxes = Arc::clone(&self.mailboxes);
+        self.mailboxes[at].expect_helper();
         let started = std::thread::Builder::new()
             .name(HELPER_NAME.to_owned())
             .stack_size(STACK)
             .spawn(move || {
                 let _permit = permit;
-                seats[at].serve();
+                mailboxes[at].serve();
             });
         match started {
             Ok(thread) => {
@@ -111,7 +111,7 @@ impl Helpers {
             }
             Err(error) => {
                 tracing::warn!(%error, "no helper thread can be made; operations are computed by one thread");
-                self.seats[at].expect_nobody();
+                self.mailboxes[at].expect_nobody();
                 self.is_exhausted.store(true, Ordering::Relaxed);
                 false
             }
@@ -120,10 +120,10 @@ impl Helpers {
 
     /// Ends the helpers that belong to no execution at the moment.
     pub fn end_idle(&self) {
-        for seat in self.seats.iter() {
-            if seat.claim().is_some() {
-                seat.dismiss();
-                seat.release();
+        for mailbox in self.mailboxes.iter() {
+            if mailbox.claim().is_some() {
+                mailbox.dismiss();
+                mailbox.release();
             }
         }
         self.is_exhausted.store(false, Ordering::Relaxed);
@@ -133,8 +133,8 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        // Executions borrow this value, so no seat is claimed.
-        self.seats.iter().for_each(Seat::dismiss);
+        // Executions borrow this value, so no mailbox is claimed.
+        self.mailboxes.iter().for_each(Mailbox::dismiss);
         for thread in self.threads().drain(..) {
             // What it panicked with, its leader has been told.
             let _ = thread.join();

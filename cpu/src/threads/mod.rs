@@ -7,7 +7,7 @@
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of
 //!   which one thread computes as it would be computed alone, and layers that only several threads compute
-//!   together give what each gives by itself (the tests of `strip_chain.rs` compare them).
+//!   together give what each gives by itself (the tests of `depth_first.rs` compare them).
 //! - **No more threads than processors compute.** Before each such operation the team asks [`Cores`] for
 //!   processors on which nobody computes, and gives them back after it. Without any, the operation is
 //!   computed by its own thread.

@@ -14,7 +14,7 @@ use crate::plan::cost::{Cost, MIN_FOR_HELPERS, MIN_FOR_PARTITION, MIN_FOR_TRIAL}
 #[derive(Debug)]
 pub struct Team<'a> {
     threads: Threads<'a>,
-    /// By seat.
+    /// By mailbox.
     claimed: Cell<u64>,
     /// How many these are.
     helpers: Cell<usize>,
@@ -135,7 +135,7 @@ impl<'a> Team<'a> {
         let bits = self.claim(taken.helpers, taken.count, taken.cores);
         // Another execution may have claimed the helpers for these processors.
         taken.keep(bits.count_ones() as usize);
-        share(taken.helpers.seats(), bits, work);
+        share(taken.helpers.mailboxes(), bits, work);
     }
 
     /// At most `wanted` claimed helpers.

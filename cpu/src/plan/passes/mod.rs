@@ -3,10 +3,10 @@
 
 mod candidates;
 mod clamping;
+mod depth_first;
 mod fusions;
 mod in_place;
 mod padded;
-mod strip_chain;
 
 use super::cost::ChainThreshold;
 use super::graph::{Graph, Rewrite};
@@ -22,12 +22,12 @@ pub(super) fn rewrite(graph: &mut Graph<'_>, interrupt: &dyn Interrupt) -> Resul
     // Those that need most of what is behind come first, but for chains, which take layers that are left.
     let fusions: [&dyn Rewrite; 3] = [
         &padded::Padded,
-        &strip_chain::Rows(ChainThreshold::ALWAYS),
+        &depth_first::DepthFirst(ChainThreshold::ALWAYS),
         &fusions::Fusions,
     ];
     graph.rewrite(&fusions, interrupt)?;
     // Of what is fused by now, as several threads had better compute more of it together.
-    graph.rewrite(&[&strip_chain::Rows(ChainThreshold::BY_SEVERAL)], interrupt)?;
+    graph.rewrite(&[&depth_first::DepthFirst(ChainThreshold::BY_SEVERAL)], interrupt)?;
     // In the end, when it is known what is read last.
     graph.rewrite(&[&in_place::InPlace], interrupt)
 }

@@ -1,4 +1,5 @@
-//! Which layers are worth a chain, how many rows of it are computed at a time, and where they lie.
+//! Depth-first fusion: which layers are worth a chain, how many rows of it are computed at a time, and where
+//! they lie.
 
 use std::sync::Arc;
 
@@ -6,10 +7,10 @@ use nnhal_os::buffer::ALIGNMENT;
 
 use super::borders::{self, LayerRows};
 use super::candidate::Candidate;
+use super::depth_first::{Behind, DepthFirstChain, Link, MOST_LAYERS, frame};
 use super::float_layer::{FloatLayer, FloatWeights};
 use super::fused::Fused;
 use super::fusions::layer_with_epilogue::epilogue_operations;
-use super::strip_chain::{Behind, Link, MOST_LAYERS, StripChain, frame};
 use super::strips::most_seen;
 use crate::plan::cost::{
     ChainThreshold, FEW_ROWS, MOST_CHAINED_MATRIX_BYTES, STRIPS_BYTES, STRIPS_OF_MANY_BYTES,
@@ -23,7 +24,7 @@ struct Draft<'l> {
     ends: Vec<usize>,
 }
 
-impl StripChain {
+impl DepthFirstChain {
     /// As many of the first operations as are `worth` computing together, as many as `may_be` says; with how
     /// many they are. `ends_within(operand, count)` says whether no other than the first `count` read an
     /// operand.
@@ -31,14 +32,14 @@ impl StripChain {
         operations: &[Candidate<'_>],
         (worth, may_be): (ChainThreshold, impl Fn(usize) -> bool),
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<(StripChain, usize)> {
+    ) -> Option<(DepthFirstChain, usize)> {
         let (draft, links) = Draft::new(operations, worth, ends_within)?;
         let shortest = if worth.threads > 1 {
             worth.layers
         } else {
             links.len()
         };
-        let mut chain = StripChain {
+        let mut chain = DepthFirstChain {
             links,
             input: *operations.first()?.declared.operation.inputs.first()?,
             worth,

@@ -1,7 +1,7 @@
-//! Convolutions of floats that follow each other, and the element-wise operations behind them, computed some
-//! rows of the image at a time: what is between them is some rows in a strip that stays in the cache, and no
-//! tensor. Rows that the next windows see again stay in their strip, so nothing is computed twice but at the
-//! borders between threads.
+//! Depth-first fusion of convolutions of floats that follow each other, and the element-wise operations
+//! behind them: some rows of the image pass all of them, then the next rows. What is between two layers is no
+//! tensor but a strip, a line buffer that stays in the cache. Rows that the next windows see again stay in
+//! it, so nothing is computed twice but at the borders between threads.
 //!
 //! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in
 //! a second-level cache, and the matrices, which pass the processor once for every few rows, do. For several
@@ -29,9 +29,9 @@ use crate::threads::{Block, Cost, Grid, Team};
 /// Most layers of a chain.
 pub(super) const MOST_LAYERS: usize = 8;
 
-/// Layers that are computed together.
+/// Layers that are computed together, depth-first.
 #[derive(Debug)]
-pub(crate) struct StripChain {
+pub(crate) struct DepthFirstChain {
     pub(super) links: Vec<Link>,
     pub(super) input: u32,
     pub(super) worth: ChainThreshold,
@@ -90,7 +90,7 @@ impl Behind {
     }
 }
 
-impl StripChain {
+impl DepthFirstChain {
     /// Everything that they need, if it is there.
     fn ready<'v>(&'v self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> Option<ReadyChain<'v>> {
         let mut layers = [const { None }; MOST_LAYERS];
@@ -107,7 +107,7 @@ impl StripChain {
     }
 }
 
-impl FusedStep for StripChain {
+impl FusedStep for DepthFirstChain {
     fn name(&self) -> &'static str {
         "f32 row by row, with the next"
     }
@@ -141,7 +141,7 @@ pub(super) fn frame<'a>(layer: &FloatLayer<'a>, rows: usize) -> Option<Frame<'a>
 
 /// A chain with everything that it needs.
 struct ReadyChain<'v> {
-    chain: &'v StripChain,
+    chain: &'v DepthFirstChain,
     /// Each with what comes from outside for the operations behind it.
     layers: [Option<(FloatLayer<'v>, Coming<'v>)>; MOST_LAYERS],
     input: &'v [f32],
@@ -314,5 +314,5 @@ fn compute(
 }
 
 #[cfg(test)]
-#[path = "strip_chain_tests.rs"]
+#[path = "depth_first_tests.rs"]
 mod tests;
