@@ -5,9 +5,9 @@
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{OperandType, OperationType, Shape};
 
-use super::binary::{Binary, known_range, repeats_along_last_axis};
+use super::elementwise::binary::{Binary, known_range, repeats_along_last_axis};
+use super::elementwise::unary::Unary;
 use super::padded_row::PaddedRow;
-use super::unary::Unary;
 use crate::kernels::activation_range::Activation;
 use crate::plan::Declared;
 

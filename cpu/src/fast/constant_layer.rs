@@ -6,17 +6,17 @@ use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{Operand, OperandType};
 use nnhal_os::buffer::{AlignedBuffer, OutOfMemory};
 
+use super::convolution::integer_layer::Integers;
+use super::convolution::patches::Patches;
 use super::convolution::weight;
-use super::float_matrix::FloatMatrix;
-use super::integer_layer::Integers;
 use super::layer::{Kind, Known, Layer, Weights, is_one_to_one};
-use super::matmul_quantized::{Extents, PackedI16};
-use super::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
+use super::matmul::float_matrix::FloatMatrix;
+use super::matmul::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
+use super::matmul::pairs::{Extents, PackedI16};
+use super::matmul::single_row::SingleRowStep;
 use super::packing::{Packing, PackingError};
-use super::patches::Patches;
 use super::simd::{has_wide, multiplies_bytes};
-use super::single_row::SingleRowStep;
-use super::{PlannedStep, depthwise, depthwise_bytes, depthwise_quantized};
+use super::{PlannedStep, depthwise};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::layer;
@@ -294,7 +294,7 @@ impl<'a> ConstantLayer<'a> {
         } else {
             [-128, 127]
         };
-        let bytes_layer = depthwise_bytes::Layer {
+        let bytes_layer = depthwise::bytes::Layer {
             channels: columns,
             filter: [parts, depth / parts],
             value_zero,
@@ -310,7 +310,7 @@ impl<'a> ConstantLayer<'a> {
             )?),
             // Their tiles need many registers.
             Kind::Depthwise if multiplies_bytes() && has_wide() && bytes_layer.is_served(multiplier) => {
-                Weights::DepthwiseBytes(depthwise_bytes::PackedDepthwise::new(
+                Weights::DepthwiseBytes(depthwise::bytes::PackedDepthwise::new(
                     bytes_layer,
                     packing,
                     |tap, channel| value(tap * columns + channel),
@@ -318,7 +318,7 @@ impl<'a> ConstantLayer<'a> {
                     multiplier,
                 )?)
             }
-            Kind::Depthwise => Weights::DepthwiseQ8(depthwise_quantized::PackedDepthwise::new(
+            Kind::Depthwise => Weights::DepthwiseQ8(depthwise::pairs::PackedDepthwise::new(
                 (columns, [parts, depth / parts]),
                 packing,
                 |tap, channel| value(tap * columns + channel),

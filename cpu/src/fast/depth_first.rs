@@ -16,7 +16,7 @@ use super::epilogue_operations::EpilogueOperations;
 use super::float_layer::{FloatLayer, FloatWeights};
 use super::fused::Fused;
 use super::layer::Layer;
-use super::lines::Lines;
+use super::matmul::lines::Lines;
 use super::pass::Sources;
 use super::strips::{Frame, Outputs, seen};
 use super::{FusedStep, convolution, partition};

@@ -173,9 +173,9 @@ impl<A: FinishPart<N>, B: FinishPart<N>, const N: usize> FinishPart<N> for Both<
 #[cfg(test)]
 mod tests {
     use super::{Added, Both, Clamp, Finish, FinishPart, PaddedRow, Scaled};
-    use crate::fast::binary::Binary;
+    use crate::fast::elementwise::binary::Binary;
+    use crate::fast::elementwise::values::clamp;
     use crate::fast::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
-    use crate::fast::values::clamp;
 
     const SPECIAL: [f32; 8] = [
         -0.0,

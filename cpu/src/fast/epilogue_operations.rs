@@ -1,7 +1,7 @@
 //! Operations behind a convolution of floats that its epilogue computes.
 
-use super::binary::Binary;
 use super::chain::{Extent, Function, Link, joined};
+use super::elementwise::binary::Binary;
 use super::epilogue::{Added, Both, Epilogue, Scaled};
 use super::padded_row::PaddedRow;
 use super::simd::WIDE;

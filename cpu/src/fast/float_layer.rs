@@ -1,8 +1,8 @@
 //! Convolutions of floats of which everything is known, as what computes several operations takes them.
 
+use super::convolution::patches::Patches;
 use super::depthwise::PackedDepthwise;
-use super::float_matrix::FloatMatrix;
-use super::patches::Patches;
+use super::matmul::float_matrix::FloatMatrix;
 
 /// A layer of 32-bit floats of which everything is known.
 #[derive(Clone, Copy, Debug)]

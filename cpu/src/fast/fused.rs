@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::candidate::Candidates;
 use super::chain::{Extent, Function, Link, joined};
+use super::elementwise::unary::Unary;
 use super::pass::{Instruction, MOST_ELEMENTS, Pass, Place, ROWS, Results, SLOTS, SOURCES, Sources};
 use super::simd::dispatch;
-use super::unary::Unary;
 use super::{FusedStep, partition};
 use crate::kernel::{KernelContext, KernelError};
 use crate::plan::Declared;

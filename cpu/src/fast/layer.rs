@@ -5,16 +5,16 @@ use nnhal_hal::ops::{self, OpError, OperationContext, ShapeIssue};
 use nnhal_hal::{OperandType, OperationType};
 use nnhal_os::buffer::AlignedSlice;
 
+use super::convolution::integer_layer::{IntegerLayer, Integers};
+use super::convolution::patches::{Around, Patches};
 use super::epilogue::{Clamp, Epilogue};
 use super::float_layer::{FloatLayer, FloatWeights};
-use super::float_matrix::FloatMatrix;
-use super::integer_layer::{IntegerLayer, Integers};
-use super::matmul_quantized::PackedI16;
-use super::packed_bytes::{FOUR, PackedBytes};
-use super::patches::{Around, Patches};
+use super::matmul::float_matrix::FloatMatrix;
+use super::matmul::packed_bytes::{FOUR, PackedBytes};
+use super::matmul::pairs::PackedI16;
 use super::requantize::QuantizedOutput;
 use super::serves::Serves;
-use super::{PlannedStep, convolution, depthwise, depthwise_bytes, depthwise_quantized};
+use super::{PlannedStep, convolution, depthwise};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
@@ -124,8 +124,8 @@ pub(super) enum Weights {
     MatrixQ8(PackedI16),
     BytesQ8(PackedBytes),
     DepthwiseF32(depthwise::PackedDepthwise),
-    DepthwiseQ8(depthwise_quantized::PackedDepthwise),
-    DepthwiseBytes(depthwise_bytes::PackedDepthwise),
+    DepthwiseQ8(depthwise::pairs::PackedDepthwise),
+    DepthwiseBytes(depthwise::bytes::PackedDepthwise),
 }
 
 impl Weights {
@@ -148,7 +148,7 @@ impl Weights {
             Weights::MatrixQ8(weights) => weights.pairs() == patches.pairs(),
             Weights::BytesQ8(weights) => weights.depth() == patches.fours() * FOUR,
             Weights::DepthwiseF32(_) => one_to_one,
-            Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
+            Weights::DepthwiseQ8(_) => one_to_one && depthwise::pairs::serves(patches),
             Weights::DepthwiseBytes(weights) => one_to_one && weights.serves(patches),
         }
     }

@@ -67,11 +67,3 @@ pub use reading::reading_time;
 pub(crate) use simd::instruction_set;
 pub use simd::permit_tiles;
 pub(crate) use steps::{has_filter, packs, plan};
-
-// What plans with them knows them by these names.
-use convolution::{integer_layer, patches};
-use depthwise::{bytes as depthwise_bytes, pairs as depthwise_quantized};
-use elementwise::{binary, broadcast, quantization, unary, values};
-use matmul::{float_matrix, lines, packed_bytes, pairs as matmul_quantized, single_row, tile};
-use pooling::{arg, extremum};
-use tables::byte_table;

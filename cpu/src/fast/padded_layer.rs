@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::FusedStep;
+use super::convolution::patches::{Around, Patches};
 use super::layer::Layer;
-use super::patches::{Around, Patches};
 use crate::kernel::{KernelContext, KernelError};
 
 /// A convolution behind a PAD, which is padding of its own.

@@ -1,6 +1,6 @@
 //! How outputs are parted among threads.
 
-use super::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
+use super::matmul::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
 use crate::plan::cost::{BLOCKS_PER_THREAD, LEAST_TILES, LEAST_TILES_NEAR, MATRIX_PER_ROWS, NEAR_BYTES};
 use crate::threads::Grid;
 

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use super::broadcast::Operand;
 use super::chain::Function;
 use super::elementwise::Combine;
+use super::elementwise::broadcast::Operand;
+use super::elementwise::unary::Apply;
+use super::elementwise::values::clamp;
 use super::padded_row::PaddedRow;
 use super::simd::{Instructions, Work};
-use super::unary::Apply;
-use super::values::clamp;
 
 /// Most elements that pass through at a time.
 pub(super) const MOST_ELEMENTS: usize = 512;

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use nnhal_hal::ops::padding::Window;
 
-use super::lines::{Lines, Parts};
-use super::patches::Patches;
+use super::convolution::patches::Patches;
+use super::matmul::lines::{Lines, Parts};
 
 /// Strips are at most so many times as large as the image, or [`SMALL`].
 const MOST_TIMES: usize = 8;
