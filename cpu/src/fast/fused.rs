@@ -203,11 +203,9 @@ impl Fused {
             .iter()
             .map(|source| source.length * size_of::<f32>())
             .sum();
-        let threads = team.threads_for(Cost::of_bytes(read + size_of_val(output)));
-        let grid = partition::elements(threads, output.len(), self.block);
-        let none: &mut [u8] = &mut [];
-        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
-            self.pass(&sources, block.columns(), block.all());
+        let cost = Cost::of_bytes(read + size_of_val(output));
+        partition::for_each_part((team, cost), (output, self.block), |elements, output| {
+            self.pass(&sources, elements, output);
         });
         true
     }

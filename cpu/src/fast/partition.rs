@@ -1,8 +1,10 @@
 //! How outputs are parted among threads.
 
+use std::ops::Range;
+
 use super::matmul::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
 use crate::plan::cost::{BLOCKS_PER_THREAD, LEAST_TILES, LEAST_TILES_NEAR, MATRIX_PER_ROWS, NEAR_BYTES};
-use crate::threads::Grid;
+use crate::threads::{Cost, Grid, Team};
 
 /// Blocks of more rows have whole tall tiles, but those of three panels.
 const MANY_ROWS: usize = 16 * ROWS;
@@ -112,6 +114,21 @@ pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
         rows_per_block: 1,
         columns_per_block: some.max(1),
     }
+}
+
+/// Has threads compute the elements of an output, one like the other, in blocks that begin at multiples of
+/// `unit` elements. `compute` is told which elements of the output it is given.
+pub(super) fn for_each_part<T: Send>(
+    (team, cost): (&Team<'_>, Cost),
+    (output, unit): (&mut [T], usize),
+    compute: impl Fn(Range<usize>, &mut [T]) + Sync,
+) {
+    let threads = team.threads_for(cost);
+    let grid = elements(threads, output.len(), unit);
+    let none: &mut [u8] = &mut [];
+    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        compute(block.columns(), block.all());
+    });
 }
 
 /// Blocks of so many bytes that are copied: whole pages, if not all begin with one.

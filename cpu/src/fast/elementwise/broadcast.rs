@@ -45,22 +45,20 @@ pub(in crate::fast) fn run<T: Pod + Send + Sync>(
     if output.is_empty() {
         return;
     }
-    let threads = team.threads_for(Cost::of_bytes(bytes * output.len()));
+    let cost = Cost::of_bytes(bytes * output.len());
     let unit = if has_short_rows(walk) {
         walk.axis(0).extent
     } else {
         COLUMNS
     };
-    let grid = partition::elements(threads, output.len(), unit);
-    let none: &mut [u8] = &mut [];
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+    partition::for_each_part((team, cost), (output, unit), |elements, output| {
         dispatch(Part {
             pairwise,
             walk,
             left,
             right,
-            first: block.columns().start,
-            output: block.all(),
+            first: elements.start,
+            output,
         });
     });
 }

@@ -126,13 +126,11 @@ pub(in crate::fast) fn convert<A: Copy + Sync, B: Send>(
     convert: impl Fn(A) -> B + Copy + Sync,
 ) {
     // Dividing takes a few times as long as moving.
-    let threads = team.threads_for(Cost::of_bytes(2 * (size_of_val(input) + size_of_val(output))));
-    let grid = partition::elements(threads, output.len(), COLUMNS);
-    let none: &mut [u8] = &mut [];
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+    let cost = Cost::of_bytes(2 * (size_of_val(input) + size_of_val(output)));
+    partition::for_each_part((team, cost), (output, COLUMNS), |elements, output| {
         dispatch(Convert {
-            input: &input[block.columns()],
-            output: block.all(),
+            input: &input[elements],
+            output,
             convert,
         });
     });

@@ -90,21 +90,17 @@ impl PlannedStep for UnaryStep {
             return (self.fallback)(context);
         }
         let (input, output) = (input.data()?, context.outputs.data(0)?);
-        let threads = context.team.threads_for(Cost {
+        let cost = Cost {
             multiply_adds: self.unary.operations() * output.len() as u64,
             bytes: 2 * size_of_val(output) as u64,
-        });
-        let grid = partition::elements(threads, output.len(), COLUMNS);
-        let none: &mut [u8] = &mut [];
-        context
-            .team
-            .for_each_block(threads, &grid, (output, none), |mut block, _| {
-                dispatch(Apply {
-                    unary: self.unary,
-                    input: &input[block.columns()],
-                    output: block.all(),
-                });
+        };
+        partition::for_each_part((context.team, cost), (output, COLUMNS), |elements, output| {
+            dispatch(Apply {
+                unary: self.unary,
+                input: &input[elements],
+                output,
             });
+        });
         Ok(())
     }
 }

@@ -89,18 +89,15 @@ impl PlannedStep for ArgStep {
         };
         let values = input.bytes;
         let output = context.outputs.data::<i32>(0)?;
-        let threads = context.team.threads_for(cost(output.len(), values.len()));
-        let grid = partition::rows(threads, output.len(), 1);
-        context
-            .team
-            .for_each_block(threads, &grid, (output, &mut [] as &mut [u32]), |mut block, _| {
-                dispatch(Search {
-                    values: &values[block.first_row() * extent..],
-                    extent,
-                    flip,
-                    places: block.all(),
-                });
+        let cost = cost(output.len(), values.len());
+        partition::for_each_part((context.team, cost), (output, 1), |elements, places| {
+            dispatch(Search {
+                values: &values[elements.start * extent..],
+                extent,
+                flip,
+                places,
             });
+        });
         Ok(())
     }
 }

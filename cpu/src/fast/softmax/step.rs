@@ -136,16 +136,12 @@ fn for_each_part<T: bytemuck::Pod + Send>(
     compute: impl Fn(usize, &mut [T]) + Sync,
 ) -> Result<(), KernelError> {
     let output = context.outputs.data::<T>(0)?;
-    let threads = context.team.threads_for(Cost {
+    let cost = Cost {
         multiply_adds: (OPERATIONS * output.len()) as u64,
         bytes: 2 * size_of_val(output) as u64,
-    });
-    let grid = partition::elements(threads, output.len(), length);
-    let none: &mut [u8] = &mut [];
-    let team = context.team;
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
-        let first = block.columns().start;
-        compute(first, block.all());
+    };
+    partition::for_each_part((context.team, cost), (output, length), |elements, output| {
+        compute(elements.start, output);
     });
     Ok(())
 }

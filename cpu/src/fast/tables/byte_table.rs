@@ -72,18 +72,14 @@ impl PlannedStep for TableStep {
         }
         let (input, output) = (input.bytes, context.outputs.tensor(0)?.bytes);
         // A byte takes about as long as four that are only moved.
-        let threads = context.team.threads_for(Cost::of_bytes(4 * output.len()));
-        let grid = partition::elements(threads, output.len(), AT_ONCE);
-        let none: &mut [u8] = &mut [];
-        context
-            .team
-            .for_each_block(threads, &grid, (output, none), |mut block, _| {
-                dispatch(LookUp {
-                    table: &self.results,
-                    bytes: &input[block.columns()],
-                    output: block.all(),
-                });
+        let cost = Cost::of_bytes(4 * output.len());
+        partition::for_each_part((context.team, cost), (output, AT_ONCE), |elements, output| {
+            dispatch(LookUp {
+                table: &self.results,
+                bytes: &input[elements],
+                output,
             });
+        });
         Ok(())
     }
 }
