@@ -18,7 +18,7 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
 use crate::plan::Declared;
-use crate::threads::{Cost, Grid};
+use crate::threads::Cost;
 
 /// A pooling operation.
 #[derive(Debug)]
@@ -84,14 +84,7 @@ impl PlannedStep for PoolingStep {
             is_maximum: self.is_maximum,
         };
         match context.inputs.tensor(0)?.ty() {
-            OperandType::TENSOR_FLOAT32 => {
-                let (bytes, range) = (size_of::<f32>(), activation.range());
-                if self.is_maximum {
-                    pool.compute::<f32>(context, bytes, LargestFloat(range))
-                } else {
-                    pool.compute::<f32>(context, bytes, MeanFloat(range))
-                }
-            }
+            OperandType::TENSOR_FLOAT32 => pool.floats(context, activation),
             OperandType::TENSOR_QUANT8_ASYMM => pool.quantized::<u8>(context, activation),
             OperandType::TENSOR_QUANT8_ASYMM_SIGNED => pool.quantized::<i8>(context, activation),
             _ => (self.fallback)(context),
@@ -128,8 +121,8 @@ impl Pool<'_> {
         self.geometry.input.channels as usize
     }
 
-    /// Pixels of the output, and elements of all windows together.
-    fn sizes(&self) -> (u64, u64) {
+    /// Elements of all windows together.
+    fn elements(&self) -> u64 {
         let (geometry, product) = (self.geometry, |left: u64, right: u32| {
             left.saturating_mul(right.into())
         });
@@ -138,25 +131,19 @@ impl Pool<'_> {
             geometry.output.height,
             geometry.output.width,
         ];
-        let pixels = output.into_iter().fold(1, product);
         let window = [
             geometry.vertical.filter,
             geometry.horizontal.filter,
             geometry.input.channels,
         ];
-        (pixels, window.into_iter().fold(pixels, product))
+        output.into_iter().chain(window).fold(1, product)
     }
 
     fn cost(&self, element: usize) -> Cost {
         Cost {
             multiply_adds: 0,
-            bytes: self.sizes().1.saturating_mul(element as u64),
+            bytes: self.elements().saturating_mul(element as u64),
         }
-    }
-
-    /// The output, pixel by pixel.
-    fn grid(&self, threads: usize) -> Grid {
-        partition::rows(threads, self.sizes().0 as usize, self.channels())
     }
 
     /// A pixel by its number.
@@ -217,32 +204,28 @@ impl Pool<'_> {
 /// Channels that are taken at once where there are so many: their accumulators stay in registers.
 const MANY: usize = 4 * LANES;
 
-/// How elements of a window become one: the accumulators of all channels are combined with each pixel in
-/// turn.
-trait Accumulate<T> {
-    /// What is accumulated.
-    type Sum: Copy;
-
+/// How elements of a window become one: what is accumulated of each channel is combined with each pixel in
+/// turn. Functions of a few instructions, so that they are inlined.
+#[derive(Clone, Copy)]
+struct Accumulate<A, C, F> {
     /// Before the first pixel.
-    fn start(&self) -> Self::Sum;
-
-    fn combine(&self, sum: Self::Sum, element: T) -> Self::Sum;
-
+    start: A,
+    combine: C,
     /// What is stored of so many pixels.
-    fn finish(&self, sum: Self::Sum, pixels: usize) -> T;
+    finish: F,
 }
 
 /// Some pixels of the output.
-struct Pixels<'a, T, A> {
+struct Pixels<'a, T, A, C, F> {
     pool: Pool<'a>,
     input: &'a [T],
     output: &'a mut [T],
     /// Which pixel is the first.
     first: usize,
-    accumulate: A,
+    accumulate: Accumulate<A, C, F>,
 }
 
-impl<T: Copy, A: Accumulate<T>> Work for Pixels<'_, T, A> {
+impl<T: Copy, A: Copy, C: Fn(A, T) -> A, F: Fn(A, usize) -> T> Work for Pixels<'_, T, A, C, F> {
     type Output = ();
 
     #[inline(always)]
@@ -280,14 +263,14 @@ impl<T: Copy, A: Accumulate<T>> Work for Pixels<'_, T, A> {
 }
 
 /// What a pixel of the output is made of.
-struct Source<'a, T, A> {
+struct Source<'a, T, A, C, F> {
     pool: &'a Pool<'a>,
     input: &'a [T],
     window: Inside,
-    accumulate: &'a A,
+    accumulate: &'a Accumulate<A, C, F>,
 }
 
-impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
+impl<T: Copy, A: Copy, C: Fn(A, T) -> A, F: Fn(A, usize) -> T> Source<'_, T, A, C, F> {
     /// Computes `N` neighbouring channels.
     #[inline(always)]
     fn channels<const N: usize>(&self, first: usize, values: &mut [T]) {
@@ -297,7 +280,7 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
             first: corner,
         } = self.window;
         let (channels, width) = (self.pool.channels(), self.pool.geometry.input.width as usize);
-        let mut sums = [self.accumulate.start(); N];
+        let mut sums = [self.accumulate.start; N];
         for row in 0..rows {
             let pixels = &self.input[(corner + row * width) * channels..][..columns * channels];
             for column in 0..columns {
@@ -305,12 +288,12 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
                 // they are in memory, where each step waits for the one before.
                 let elements: &[T; N] = neighbours(pixels, column * channels + first);
                 for lane in 0..N {
-                    sums[lane] = self.accumulate.combine(sums[lane], elements[lane]);
+                    sums[lane] = (self.accumulate.combine)(sums[lane], elements[lane]);
                 }
             }
         }
         for (value, sum) in values[first..first + N].iter_mut().zip(sums) {
-            *value = self.accumulate.finish(sum, rows * columns);
+            *value = (self.accumulate.finish)(sum, rows * columns);
         }
     }
 }
@@ -324,125 +307,54 @@ fn neighbours<T, const N: usize>(pixels: &[T], first: usize) -> &[T; N] {
     }
 }
 
-/// The largest float, clamped to a range. A NaN stays one, wherever in the window it is.
-#[derive(Clone, Copy)]
-struct LargestFloat((f32, f32));
-
-impl Accumulate<f32> for LargestFloat {
-    type Sum = f32;
-
-    #[inline(always)]
-    fn start(&self) -> f32 {
-        f32::NEG_INFINITY
-    }
-
-    #[inline(always)]
-    fn combine(&self, largest: f32, element: f32) -> f32 {
-        let takes = element > largest || element.is_nan();
-        if takes { element } else { largest }
-    }
-
-    #[inline(always)]
-    fn finish(&self, largest: f32, _: usize) -> f32 {
-        clamp(largest, self.0.0, self.0.1)
-    }
-}
-
-/// The mean of floats, clamped to a range.
-#[derive(Clone, Copy)]
-struct MeanFloat((f32, f32));
-
-impl Accumulate<f32> for MeanFloat {
-    type Sum = f32;
-
-    #[inline(always)]
-    fn start(&self) -> f32 {
-        0.0
-    }
-
-    #[inline(always)]
-    fn combine(&self, sum: f32, element: f32) -> f32 {
-        sum + element
-    }
-
-    #[inline(always)]
-    fn finish(&self, sum: f32, pixels: usize) -> f32 {
-        clamp(sum / pixels as f32, self.0.0, self.0.1)
-    }
-}
-
-/// The largest 8-bit value, clamped to a range.
-#[derive(Clone, Copy)]
-struct LargestQuantized((i32, i32));
-
-impl<T: Quant8> Accumulate<T> for LargestQuantized {
-    type Sum = i32;
-
-    #[inline(always)]
-    fn start(&self) -> i32 {
-        T::LEAST
-    }
-
-    #[inline(always)]
-    fn combine(&self, largest: i32, element: T) -> i32 {
-        largest.max(element.to_i32())
-    }
-
-    #[inline(always)]
-    fn finish(&self, largest: i32, _: usize) -> T {
-        T::saturate(largest.clamp(self.0.0, self.0.1))
-    }
-}
-
-/// The mean of 8-bit values to nearest, ties away from zero, clamped to a range.
-#[derive(Clone, Copy)]
-struct MeanQuantized((i32, i32));
-
-impl<T: Quant8> Accumulate<T> for MeanQuantized {
-    type Sum = i32;
-
-    #[inline(always)]
-    fn start(&self) -> i32 {
-        0
-    }
-
-    #[inline(always)]
-    fn combine(&self, sum: i32, element: T) -> i32 {
-        sum + element.to_i32()
-    }
-
-    #[inline(always)]
-    fn finish(&self, sum: i32, pixels: usize) -> T {
-        let count = pixels as i32;
-        let half = if sum > 0 { count / 2 } else { -(count / 2) };
-        T::saturate(((sum + half) / count).clamp(self.0.0, self.0.1))
-    }
-}
-
 impl Pool<'_> {
     /// Computes the output from elements that take so many bytes when they are accumulated.
-    fn compute<T: Pod + Send + Sync>(
+    fn compute<T, A, C, F>(
         &self,
         context: &mut KernelContext<'_>,
         bytes: usize,
-        accumulate: impl Accumulate<T> + Copy + Sync,
-    ) -> Result<(), KernelError> {
+        accumulate: Accumulate<A, C, F>,
+    ) -> Result<(), KernelError>
+    where
+        T: Pod + Send + Sync,
+        A: Copy + Sync,
+        C: Fn(A, T) -> A + Copy + Sync,
+        F: Fn(A, usize) -> T + Copy + Sync,
+    {
         let (input, output) = (context.inputs.data::<T>(0)?, context.outputs.data::<T>(0)?);
-        let threads = context.team.threads_for(self.cost(bytes));
-        let none: &mut [u8] = &mut [];
-        let grid = self.grid(threads);
-        context
-            .team
-            .for_each_block(threads, &grid, (output, none), |mut block, _| {
-                dispatch(Pixels {
-                    pool: *self,
-                    input,
-                    first: block.first_row(),
-                    output: block.all(),
-                    accumulate,
-                });
+        let (cost, channels) = (self.cost(bytes), self.channels());
+        partition::for_each_part((context.team, cost), (output, channels), |elements, output| {
+            dispatch(Pixels {
+                pool: *self,
+                input,
+                first: elements.start / channels,
+                output,
+                accumulate,
             });
+        });
         Ok(())
+    }
+
+    fn floats(&self, context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
+        let (bytes, (low, high)) = (size_of::<f32>(), activation.range());
+        if self.is_maximum {
+            let largest = Accumulate {
+                start: f32::NEG_INFINITY,
+                // A NaN stays one, wherever in the window it is.
+                combine: |largest, element: f32| {
+                    let takes = element > largest || element.is_nan();
+                    if takes { element } else { largest }
+                },
+                finish: move |largest, _| clamp(largest, low, high),
+            };
+            return self.compute(context, bytes, largest);
+        }
+        let mean = Accumulate {
+            start: 0.0,
+            combine: |sum, element: f32| sum + element,
+            finish: move |sum, pixels| clamp(sum / pixels as f32, low, high),
+        };
+        self.compute(context, bytes, mean)
     }
 
     fn quantized<T: Quant8>(
@@ -451,14 +363,29 @@ impl Pool<'_> {
         activation: Activation,
     ) -> Result<(), KernelError> {
         let output = context.outputs.tensor(0)?;
-        let range = activation.quantized_range(output.scale(), output.zero_point(), T::LEAST, T::MOST);
+        let (scale, zero_point) = (output.scale(), output.zero_point());
+        let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
         // Elements are widened, which takes as long as four times the bytes.
         let bytes = 4;
         if self.is_maximum {
-            self.compute::<T>(context, bytes, LargestQuantized(range))
-        } else {
-            self.compute::<T>(context, bytes, MeanQuantized(range))
+            let largest = Accumulate {
+                start: T::LEAST,
+                combine: |largest: i32, element: T| largest.max(element.to_i32()),
+                finish: move |largest: i32, _| T::saturate(largest.clamp(low, high)),
+            };
+            return self.compute(context, bytes, largest);
         }
+        let mean = Accumulate {
+            start: 0,
+            combine: |sum, element: T| sum + element.to_i32(),
+            // To nearest, ties away from zero.
+            finish: move |sum: i32, pixels| {
+                let count = pixels as i32;
+                let half = if sum > 0 { count / 2 } else { -(count / 2) };
+                T::saturate(((sum + half) / count).clamp(low, high))
+            },
+        };
+        self.compute(context, bytes, mean)
     }
 }
 
