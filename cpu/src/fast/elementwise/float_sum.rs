@@ -11,12 +11,10 @@
 //! help where ties are exact, as with equal scales and one twice as large for the output: the reference
 //! rounds those away from 0. There integers remain.
 
+use super::quantized_operands::{AT_ONCE, AtOnce};
 use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
 use crate::fast::requantize::QuantizedOutput;
 use crate::fast::simd::{ByteForm, Columns, Instructions, Work, dispatch};
-
-/// Elements that are added at once.
-pub(in crate::fast) const AT_ONCE: usize = 4 * COLUMNS;
 
 /// Values of a byte.
 const BYTES: usize = 1 << u8::BITS;
@@ -31,6 +29,7 @@ pub(in crate::fast) struct FloatSum {
     by: [f32; 2],
     /// What is added to that.
     more: f32,
+    is_signed: bool,
     form: ByteForm,
 }
 
@@ -61,10 +60,11 @@ impl FloatSum {
                     let sum = FloatSum {
                         by: [left, right],
                         more: (step - zeros) as f32,
+                        is_signed,
                         form: form.clone(),
                     };
                     // Most likely wrong where others were.
-                    match sum.first_wrong(&expected, is_signed, wrong) {
+                    match sum.first_wrong(&expected, wrong) {
                         None => return Some(sum),
                         Some(left) => wrong = left,
                     }
@@ -75,36 +75,18 @@ impl FloatSum {
     }
 
     /// A left input that has results other than expected, looked for from one of them on.
-    fn first_wrong(&self, expected: &OfPairs, is_signed: bool, from: usize) -> Option<usize> {
-        if is_signed {
+    fn first_wrong(&self, expected: &OfPairs, from: usize) -> Option<usize> {
+        if self.is_signed {
             dispatch(Check::<true>(self, expected, from))
         } else {
             dispatch(Check::<false>(self, expected, from))
         }
     }
+}
 
-    /// Adds any number of values.
-    #[inline(always)]
-    pub(in crate::fast) fn add<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8], &[u8]),
-        output: &mut [u8],
-    ) {
-        let (lefts, left_rest) = left.as_chunks::<AT_ONCE>();
-        let (rights, right_rest) = right.as_chunks::<AT_ONCE>();
-        let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
-        for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
-            self.at_once::<V, SIGNED>(simd, (left, right), output);
-        }
-        if !rest.is_empty() {
-            let mut whole = [[0; AT_ONCE]; 3];
-            whole[0][..left_rest.len()].copy_from_slice(left_rest);
-            whole[1][..right_rest.len()].copy_from_slice(right_rest);
-            let [left, right, output] = &mut whole;
-            self.at_once::<V, SIGNED>(simd, (left, right), output);
-            rest.copy_from_slice(&output[..rest.len()]);
-        }
+impl AtOnce for FloatSum {
+    fn is_signed(&self) -> bool {
+        self.is_signed
     }
 
     #[inline(always)]
@@ -147,7 +129,7 @@ impl<const SIGNED: bool> Work for Check<'_, SIGNED> {
         let all: [u8; BYTES] = std::array::from_fn(|byte| byte as u8);
         (from..BYTES).chain(0..from).find(|left| {
             let mut found = [0; BYTES];
-            sum.add::<S::Wide, SIGNED>(simd.wide(), (&[*left as u8; BYTES], &all), &mut found);
+            sum.each::<S::Wide, SIGNED>(simd.wide(), (&[*left as u8; BYTES], &all), &mut found);
             found != expected[*left]
         })
     }

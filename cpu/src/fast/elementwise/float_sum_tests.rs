@@ -165,14 +165,15 @@ fn a_single_wrong_pair_is_refused() {
     // Floats next to those that are right are right as well, others are not; where the search begins makes no
     // difference.
     for from in [0, 1, 100, 255] {
-        assert_eq!(sum.first_wrong(&expected, false, from), None);
+        assert_eq!(sum.first_wrong(&expected, from), None);
         for (by, more) in [(1.01, 0.0), (1.0, 0.5), (1.0, -0.6), (-1.0, 0.0)] {
             let other = FloatSum {
                 by: [sum.by[0] * by, sum.by[1]],
                 more: sum.more + more,
+                is_signed: false,
                 form: sum.form.clone(),
             };
-            assert!(other.first_wrong(&expected, false, from).is_some(), "{by} {more}");
+            assert!(other.first_wrong(&expected, from).is_some(), "{by} {more}");
         }
     }
 }

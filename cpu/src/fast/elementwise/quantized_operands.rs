@@ -3,7 +3,9 @@
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 
-use super::broadcast::Operand;
+use super::broadcast::{Operand, Pairwise};
+use crate::fast::matmul::tile::COLUMNS;
+use crate::fast::simd::{Columns, Instructions};
 use crate::kernels::element::is_signed_8_bit;
 use crate::plan::Declared;
 
@@ -51,7 +53,7 @@ pub(in crate::fast) trait Cost {
 }
 
 /// Elements that are laid out at a time of an operand that is the same for all.
-const AT_ONCE: usize = 256;
+const LAID_OUT: usize = 256;
 
 /// Slices of both operands for the parts of an output. Not a function that calls another for each: that would
 /// be compiled without the vector instructions of who calls it.
@@ -74,7 +76,7 @@ impl<'a> Parts<'a> {
             right: Laid::new(right),
             length: match (left, right) {
                 (Operand::Each(_), Operand::Each(_)) => elements.max(1),
-                _ => AT_ONCE,
+                _ => LAID_OUT,
             },
         }
     }
@@ -90,7 +92,7 @@ impl<'a> Parts<'a> {
 /// The elements of an operand, or copies of the one that serves all.
 struct Laid<'a> {
     each: &'a [u8],
-    copies: Option<[u8; AT_ONCE]>,
+    copies: Option<[u8; LAID_OUT]>,
 }
 
 impl<'a> Laid<'a> {
@@ -100,7 +102,7 @@ impl<'a> Laid<'a> {
             Operand::Each(each) => Laid { each, copies: None },
             Operand::One(byte) => Laid {
                 each: &[],
-                copies: Some([byte; AT_ONCE]),
+                copies: Some([byte; LAID_OUT]),
             },
         }
     }
@@ -111,6 +113,68 @@ impl<'a> Laid<'a> {
         match &self.copies {
             None => &self.each[from..][..count],
             Some(copies) => &copies[..count],
+        }
+    }
+}
+
+/// Elements that are computed at once.
+pub(in crate::fast) const AT_ONCE: usize = 4 * COLUMNS;
+
+/// What is computed of two bytes, of many side by side.
+pub(in crate::fast) trait AtOnce: Sync {
+    /// Whether bytes are signed values.
+    fn is_signed(&self) -> bool;
+
+    /// Computes as many as are computed at once; to be marked `#[inline(always)]`.
+    fn at_once<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        inputs: (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+        output: &mut [u8; AT_ONCE],
+    );
+
+    /// Computes any number of elements.
+    #[inline(always)]
+    fn each<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        (left, right): (&[u8], &[u8]),
+        output: &mut [u8],
+    ) {
+        let (lefts, left_rest) = left.as_chunks::<AT_ONCE>();
+        let (rights, right_rest) = right.as_chunks::<AT_ONCE>();
+        let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
+        for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
+            self.at_once::<V, SIGNED>(simd, (left, right), output);
+        }
+        if !rest.is_empty() {
+            let mut whole = [[0; AT_ONCE]; 3];
+            whole[0][..left_rest.len()].copy_from_slice(left_rest);
+            whole[1][..right_rest.len()].copy_from_slice(right_rest);
+            let [left, right, output] = &mut whole;
+            self.at_once::<V, SIGNED>(simd, (left, right), output);
+            rest.copy_from_slice(&output[..rest.len()]);
+        }
+    }
+}
+
+impl<P: AtOnce> Pairwise<u8> for P {
+    #[inline(always)]
+    fn compute<S: Instructions>(
+        &self,
+        simd: S,
+        operands: (Operand<'_, u8>, Operand<'_, u8>),
+        output: &mut [u8],
+    ) {
+        let simd = simd.wide();
+        let parts = Parts::new(operands, output.len());
+        for (number, output) in output.chunks_mut(parts.length).enumerate() {
+            let inputs = parts.part(number, output.len());
+            if self.is_signed() {
+                self.each::<S::Wide, true>(simd, inputs, output);
+            } else {
+                self.each::<S::Wide, false>(simd, inputs, output);
+            }
         }
     }
 }

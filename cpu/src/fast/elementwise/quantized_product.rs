@@ -6,16 +6,12 @@
 //! ones. So the left value counts from the type's least one or from 0 up, whereby the upper half of its lane
 //! is 0 and only one product is left.
 
-use super::broadcast::{Operand, Pairwise};
-use super::quantized_operands::{Cost, Parts, Quantizations};
+use super::quantized_operands::{AT_ONCE, AtOnce, Cost, Quantizations};
 use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
 use crate::fast::requantize::{QuantizedOutput, Requantization, in_order};
-use crate::fast::simd::{ByteForm, Columns, Instructions};
+use crate::fast::simd::{ByteForm, Columns};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
-
-/// Elements that are computed at once.
-const AT_ONCE: usize = 4 * COLUMNS;
 
 /// How far a value can be from its zero point.
 const FARTHEST: i32 = 255;
@@ -74,55 +70,6 @@ impl QuantizedProduct {
         }
     }
 
-    /// Computes any number of products.
-    #[inline(always)]
-    fn multiply<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8], &[u8]),
-        output: &mut [u8],
-    ) {
-        let (lefts, left_rest) = left.as_chunks::<AT_ONCE>();
-        let (rights, right_rest) = right.as_chunks::<AT_ONCE>();
-        let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
-        for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
-            self.at_once::<V, SIGNED>(simd, (left, right), output);
-        }
-        if !rest.is_empty() {
-            let mut whole = [[0; AT_ONCE]; 3];
-            whole[0][..left_rest.len()].copy_from_slice(left_rest);
-            whole[1][..right_rest.len()].copy_from_slice(right_rest);
-            let [left, right, output] = &mut whole;
-            self.at_once::<V, SIGNED>(simd, (left, right), output);
-            rest.copy_from_slice(&output[..rest.len()]);
-        }
-    }
-
-    #[inline(always)]
-    fn at_once<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
-        output: &mut [u8; AT_ONCE],
-    ) {
-        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
-        let [low, high] =
-            [self.stored.low, self.stored.high].map(|end| simd.splat_i32(end - self.stored.zero_point));
-        let mut columns = [simd.splat_i32(0); 4];
-        for_each_constant!(at in [0 1 2 3] {
-            let left = simd.load_bytes::<SIGNED>(&left[at]);
-            let right = simd.load_bytes::<SIGNED>(&right[at]);
-            let right = simd.sub_i32(right, simd.splat_i32(self.zero_points[1]));
-            let scaled = match &self.positive {
-                None => self.products.rescale(simd, self.product::<V, SIGNED>(simd, left, right)),
-                Some(positive) => self.scale_negative(simd, positive, (left, right)),
-            };
-            columns[at] = simd.clamp_i32(scaled, low, high);
-        });
-        let bytes = simd.bytes_of_four::<false>(columns, &self.form);
-        output.copy_from_slice(bytes.as_flattened());
-    }
-
     /// The products of left values and right ones that are without their zero point.
     #[inline(always)]
     fn product<V: Columns, const SIGNED: bool>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32 {
@@ -158,23 +105,33 @@ impl Cost for QuantizedProduct {
     }
 }
 
-impl Pairwise<u8> for QuantizedProduct {
+impl AtOnce for QuantizedProduct {
+    fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
     #[inline(always)]
-    fn compute<S: Instructions>(
+    fn at_once<V: Columns, const SIGNED: bool>(
         &self,
-        simd: S,
-        operands: (Operand<'_, u8>, Operand<'_, u8>),
-        output: &mut [u8],
+        simd: V,
+        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+        output: &mut [u8; AT_ONCE],
     ) {
-        let simd = simd.wide();
-        let parts = Parts::new(operands, output.len());
-        for (number, output) in output.chunks_mut(parts.length).enumerate() {
-            let inputs = parts.part(number, output.len());
-            if self.is_signed {
-                self.multiply::<S::Wide, true>(simd, inputs, output);
-            } else {
-                self.multiply::<S::Wide, false>(simd, inputs, output);
-            }
-        }
+        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+        let [low, high] =
+            [self.stored.low, self.stored.high].map(|end| simd.splat_i32(end - self.stored.zero_point));
+        let mut columns = [simd.splat_i32(0); 4];
+        for_each_constant!(at in [0 1 2 3] {
+            let left = simd.load_bytes::<SIGNED>(&left[at]);
+            let right = simd.load_bytes::<SIGNED>(&right[at]);
+            let right = simd.sub_i32(right, simd.splat_i32(self.zero_points[1]));
+            let scaled = match &self.positive {
+                None => self.products.rescale(simd, self.product::<V, SIGNED>(simd, left, right)),
+                Some(positive) => self.scale_negative(simd, positive, (left, right)),
+            };
+            columns[at] = simd.clamp_i32(scaled, low, high);
+        });
+        let bytes = simd.bytes_of_four::<false>(columns, &self.form);
+        output.copy_from_slice(bytes.as_flattened());
     }
 }

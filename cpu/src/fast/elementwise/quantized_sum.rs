@@ -8,8 +8,8 @@
 //! [`super::float_sum`].
 
 use super::broadcast::{Operand, Pairwise};
-use super::float_sum::{AT_ONCE, FloatSum};
-use super::quantized_operands::{Cost, Parts, Quantizations};
+use super::float_sum::FloatSum;
+use super::quantized_operands::{AT_ONCE, AtOnce, Cost, Quantizations};
 use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
 use crate::fast::requantize::{QuantizedOutput, Requantization, rescale_once};
 use crate::fast::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
@@ -139,16 +139,10 @@ impl Pairwise<u8> for QuantizedSum {
         operands: (Operand<'_, u8>, Operand<'_, u8>),
         output: &mut [u8],
     ) {
-        let parts = Parts::new(operands, output.len());
-        for (number, output) in output.chunks_mut(parts.length).enumerate() {
-            let (left, right) = parts.part(number, output.len());
-            let sum = Sum {
-                sum: self,
-                left,
-                right,
-                output,
-            };
-            sum.run(simd);
+        match (&self.floats, &self.once) {
+            (Some(floats), _) => floats.compute(simd, operands, output),
+            (None, Some(once)) => InOneStep { sum: self, once }.compute(simd, operands, output),
+            (None, None) => InSteps(self).compute(simd, operands, output),
         }
     }
 }
@@ -166,73 +160,71 @@ impl Work for Sum<'_> {
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
-        if self.sum.is_signed {
-            self.compute::<S::Wide, true>(simd.wide());
-        } else {
-            self.compute::<S::Wide, false>(simd.wide());
-        }
+        let operands = (Operand::Each(self.left), Operand::Each(self.right));
+        self.sum.compute(simd, operands, self.output);
     }
 }
 
-impl Sum<'_> {
+/// Sums where one step is enough to scale each value.
+struct InOneStep<'a> {
+    sum: &'a QuantizedSum,
+    once: &'a Once,
+}
+
+impl AtOnce for InOneStep<'_> {
+    fn is_signed(&self) -> bool {
+        self.sum.is_signed
+    }
+
     #[inline(always)]
-    fn compute<V: Columns, const SIGNED: bool>(self, simd: V) {
-        let sum = self.sum;
-        let (mut left, mut right, mut output) = (self.left, self.right, self.output);
-        if let Some(floats) = &sum.floats {
-            return floats.add::<V, SIGNED>(simd, (left, right), output);
-        }
-        if let Some(once) = &sum.once {
-            let (lefts, rights) = (left.as_chunks::<AT_ONCE>().0, right.as_chunks::<AT_ONCE>().0);
-            let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
-            for ((left, right), output) in lefts.iter().zip(rights).zip(&mut *outputs) {
-                four_times::<V, SIGNED>(simd, (sum, once), (left, right), output);
-            }
-            let done = outputs.len() * AT_ONCE;
-            (left, right, output) = (&left[done..], &right[done..], rest);
-        }
-        let (lefts, left_rest) = left.as_chunks::<COLUMNS>();
-        let (rights, right_rest) = right.as_chunks::<COLUMNS>();
-        let (outputs, output_rest) = output.as_chunks_mut::<COLUMNS>();
-        for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
-            columns::<V, SIGNED>(simd, sum, left, right, output);
-        }
-        let pad = |rest: &[u8]| {
-            let mut whole = [0; COLUMNS];
-            whole[..rest.len()].copy_from_slice(rest);
-            whole
-        };
-        if !output_rest.is_empty() {
-            columns::<V, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
-        }
+    fn at_once<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+        output: &mut [u8; AT_ONCE],
+    ) {
+        let InOneStep { sum, once } = self;
+        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+        let zeros = sum.zero_points.map(|zero| simd.splat_i32(zero));
+        let mut columns = [simd.splat_i32(0); 4];
+        for_each_constant!(at in [0 1 2 3] {
+            let left = simd.sub_i32(simd.load_bytes::<SIGNED>(&left[at]), zeros[0]);
+            let right = simd.sub_i32(simd.load_bytes::<SIGNED>(&right[at]), zeros[1]);
+            let left = once.inputs[0].scale(simd, left);
+            let right = once.inputs[1].scale(simd, right);
+            let total = if sum.subtracts {
+                simd.sub_i32(left, right)
+            } else {
+                simd.add_i32(left, right)
+            };
+            columns[at] = simd.rescale_once(total, &once.output, 0);
+        });
+        let bytes = simd.bytes_of_four::<false>(columns, &once.form);
+        output.copy_from_slice(bytes.as_flattened());
     }
 }
 
-/// Computes as many sums as are computed at once where one step is enough for each.
-#[inline(always)]
-fn four_times<V: Columns, const SIGNED: bool>(
-    simd: V,
-    (sum, once): (&QuantizedSum, &Once),
-    (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
-    output: &mut [u8; AT_ONCE],
-) {
-    let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
-    let zeros = sum.zero_points.map(|zero| simd.splat_i32(zero));
-    let mut columns = [simd.splat_i32(0); 4];
-    for_each_constant!(at in [0 1 2 3] {
-        let left = simd.sub_i32(simd.load_bytes::<SIGNED>(&left[at]), zeros[0]);
-        let right = simd.sub_i32(simd.load_bytes::<SIGNED>(&right[at]), zeros[1]);
-        let left = once.inputs[0].scale(simd, left);
-        let right = once.inputs[1].scale(simd, right);
-        let total = if sum.subtracts {
-            simd.sub_i32(left, right)
-        } else {
-            simd.add_i32(left, right)
-        };
-        columns[at] = simd.rescale_once(total, &once.output, 0);
-    });
-    let bytes = simd.bytes_of_four::<false>(columns, &once.form);
-    output.copy_from_slice(bytes.as_flattened());
+/// Sums where it may take several.
+struct InSteps<'a>(&'a QuantizedSum);
+
+impl AtOnce for InSteps<'_> {
+    fn is_signed(&self) -> bool {
+        self.0.is_signed
+    }
+
+    #[inline(always)]
+    fn at_once<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+        output: &mut [u8; AT_ONCE],
+    ) {
+        let (lefts, rights) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+        let outputs = output.as_chunks_mut::<COLUMNS>().0;
+        for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
+            columns::<V, SIGNED>(simd, self.0, left, right, output);
+        }
+    }
 }
 
 #[inline(always)]
