@@ -10,7 +10,7 @@ use super::quantized_pairs::{self, QuantizedPairs};
 use super::values::clamp;
 use crate::fast::matmul::tile::COLUMNS;
 use crate::fast::partition;
-use crate::fast::simd::{Instructions, LANES, Work, dispatch};
+use crate::fast::simd::{Instructions, Work, dispatch};
 use crate::fast::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -107,9 +107,6 @@ impl BinaryStep {
         let Ok(data) = bytemuck::try_cast_slice_mut(output) else {
             return false;
         };
-        if data.len() < LANES {
-            return self.combine_few((left, right), data, range);
-        }
         let (Some(left), Some(right)) = (
             Operand::without_walk(left, data.len()),
             Operand::without_walk(right, data.len()),
@@ -120,29 +117,7 @@ impl BinaryStep {
         true
     }
 
-    /// The same for few elements, one by one: calling what is compiled for vectors takes longer than these
-    /// do.
-    #[inline]
-    fn combine_few(
-        &self,
-        (left, right): (&[f32], &[f32]),
-        results: &mut [f32],
-        (low, high): (f32, f32),
-    ) -> bool {
-        let serves = |data: &[f32]| data.len() == results.len() || data.len() == 1;
-        if !serves(left) || !serves(right) {
-            return false;
-        }
-        for (number, result) in results.iter_mut().enumerate() {
-            let of = |data: &[f32]| data[if data.len() == 1 { 0 } else { number }];
-            *result = clamp(self.binary.combine(of(left), of(right)), low, high);
-        }
-        true
-    }
-
     /// Combines elements of the same place.
-    // Always inlined for the reason that `dispatch` is.
-    #[inline(always)]
     fn combine(
         &self,
         team: &Team<'_>,
@@ -150,25 +125,13 @@ impl BinaryStep {
         output: &mut [f32],
         range: (f32, f32),
     ) {
-        let threads = team.threads_for(Cost::of_bytes(3 * size_of_val(output)));
-        if threads == 1 {
-            let binary = self.binary;
-            return dispatch(Combine {
-                binary,
-                left,
-                right,
-                output,
-                range,
-            });
-        }
-        let grid = partition::elements(threads, output.len(), COLUMNS);
-        let none: &mut [u8] = &mut [];
-        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        let cost = Cost::of_bytes(3 * size_of_val(output));
+        partition::for_each_part((team, cost), (output, COLUMNS), |elements, output| {
             dispatch(Combine {
                 binary: self.binary,
-                left: left.part(block.columns()),
-                right: right.part(block.columns()),
-                output: block.all(),
+                left: left.part(elements.clone()),
+                right: right.part(elements),
+                output,
                 range,
             });
         });
