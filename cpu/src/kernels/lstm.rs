@@ -5,23 +5,22 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::lstm::{SEQUENCE_CELL, STEP_CELL, TWO_CELLS, linking};
 use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 use nnhal_hal::ops::recurrent::SequenceShape;
-use nnhal_hal::ops::rnn::Linking;
 
 use super::lstm_cell::{Cell, Pass, Settings, State};
 use super::recurrent::{
-    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, linked_inputs, store, store_given,
+    self, FloatInputs, Items, PreparedCell, PreparedCells, linked_inputs, store_given, store_numbered,
 };
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::LSTM, |context| one_step(context, UNPREPARED)),
-    (OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM, |context| {
-        unidirectional(context, UNPREPARED)
-    }),
-    (OperationType::BIDIRECTIONAL_SEQUENCE_LSTM, |context| {
-        bidirectional(context, UNPREPARED)
-    }),
+    (OperationType::LSTM, run),
+    (OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM, run),
+    (OperationType::BIDIRECTIONAL_SEQUENCE_LSTM, run),
 ];
+
+fn run(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    run_prepared(context, [None, None])
+}
 
 /// Computes one of these operations with prepared cells.
 pub(crate) fn run_prepared(
@@ -37,13 +36,7 @@ pub(crate) fn run_prepared(
 
 /// LSTM is a sequence of one step. Its first output is room to compute in, which nothing needs here.
 fn one_step(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
-    let shape = context.inputs.tensor(0)?.shape;
-    let sequence = SequenceShape {
-        steps: 1,
-        batches: shape.dim(0),
-        values: shape.dim(1),
-        time_major: true,
-    };
+    let sequence = recurrent::one_step(&context.inputs)?;
     context.outputs.tensor(0)?.bytes.fill(0);
     single_cell(
         context,
@@ -103,12 +96,7 @@ fn single_cell(
         gates,
     };
     Cell::new(&inputs, at, (settings, prepared))?.run(&mut state, &mut pass);
-    for (number, values) in numbers.into_iter().zip([output, output_state, cell_state]) {
-        if let Some(number) = number {
-            store(context.outputs.tensor(number)?, values)?;
-        }
-    }
-    Ok(())
+    store_numbered(&mut context.outputs, numbers, [output, output_state, cell_state])
 }
 
 fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
@@ -118,10 +106,6 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
     let (merged, time_major) = (rules.bool(51)?, rules.bool(52)?);
     let linking = linking(rules)?;
     let sequence = SequenceShape::of(rules, 0, time_major)?;
-    let aux_shape = match linking {
-        Linking::None => None,
-        Linking::Cross | Linking::Parallel => Some(SequenceShape::of(rules, 39, time_major)?),
-    };
     let sizes = [sizes(&inputs, &TWO_CELLS[0])?, sizes(&inputs, &TWO_CELLS[1])?];
     let [(forward_units, forward_values), (backward_units, backward_values)] = sizes;
     let batches = sequence.batches as usize;
@@ -146,7 +130,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         4 * forward_units.max(backward_units),
     ])?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let (input, aux) = linked_inputs(&inputs, sequence, ((39, aux_shape), linking))?;
+    let (input, aux) = linked_inputs(&inputs, sequence, (39, linking))?;
     let mut states = [
         State {
             output: &mut *forward_output,

@@ -136,8 +136,16 @@ pub(crate) trait PreparedCell {
 /// The cells of an operation that are prepared, of which it has at most two.
 pub(crate) type PreparedCells<'a> = [Option<&'a dyn PreparedCell>; 2];
 
-/// None of them.
-pub(super) const UNPREPARED: PreparedCells<'static> = [None, None];
+/// The sequence of an operation that is one step, with input 0 as its only item.
+pub(super) fn one_step(inputs: &Inputs<'_>) -> Result<SequenceShape, KernelError> {
+    let shape = inputs.tensor(0)?.shape;
+    Ok(SequenceShape {
+        steps: 1,
+        batches: shape.dim(0),
+        values: shape.dim(1),
+        time_major: true,
+    })
+}
 
 /// Items of a sequence as one cell reads or writes them.
 #[derive(Clone, Copy, Debug)]
@@ -188,11 +196,11 @@ impl Items {
 pub(super) type Sequence<'a> = (&'a [f32], Items);
 
 /// The sequences that two cells have for input: the first cell's, the other's, and the one that both read
-/// beside it. `aux` has the number and the shape of the one that `linking` says what becomes of.
+/// beside it. `aux` is the number of the one that `linking` says what becomes of.
 pub(super) fn linked_inputs<'a>(
     inputs: &FloatInputs<'a>,
     sequence: SequenceShape,
-    (aux, linking): ((usize, Option<SequenceShape>), Linking),
+    (aux, linking): (usize, Linking),
 ) -> Result<([Sequence<'a>; 2], Option<Sequence<'a>>), KernelError> {
     let whole = |number: usize, shape: SequenceShape| {
         Ok::<_, KernelError>((
@@ -200,10 +208,30 @@ pub(super) fn linked_inputs<'a>(
             Items::whole(shape, shape.values as usize),
         ))
     };
-    let (input, (number, shape)) = (whole(0, sequence)?, aux);
-    let aux = shape.map(|shape| whole(number, shape)).transpose()?;
+    let input = whole(0, sequence)?;
+    let aux = match linking {
+        Linking::None => None,
+        Linking::Cross | Linking::Parallel => {
+            let shape = SequenceShape::of(inputs.inputs.rules(), aux, sequence.time_major)?;
+            Some(whole(aux, shape)?)
+        }
+    };
     let backward = aux.filter(|_| linking == Linking::Parallel).unwrap_or(input);
     Ok(([input, backward], aux))
+}
+
+/// Writes results to the outputs with these numbers, where they are given.
+pub(super) fn store_numbered<const N: usize>(
+    outputs: &mut Outputs<'_>,
+    numbers: [Option<usize>; N],
+    results: [&[f32]; N],
+) -> Result<(), KernelError> {
+    for (number, values) in numbers.into_iter().zip(results) {
+        if let Some(number) = number {
+            store(outputs.tensor(number)?, values)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes results to the outputs, as many as there are. If they are merged, the first holds what the second

@@ -6,24 +6,24 @@
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::recurrent::SequenceShape;
-use nnhal_hal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
+use nnhal_hal::ops::rnn::{ONE_CELL, RnnCell, TWO_CELLS, linking};
 
 use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{
-    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, add_product, linked_inputs, steps, store,
-    store_given,
+    self, FloatInputs, Items, PreparedCell, PreparedCells, add_product, linked_inputs, steps, store_given,
+    store_numbered,
 };
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::RNN, |context| one_step(context, UNPREPARED)),
-    (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, |context| {
-        unidirectional(context, UNPREPARED)
-    }),
-    (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, |context| {
-        bidirectional(context, UNPREPARED)
-    }),
+    (OperationType::RNN, run),
+    (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, run),
+    (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, run),
 ];
+
+fn run(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    run_prepared(context, [None, None])
+}
 
 /// Computes one of these operations with prepared cells.
 pub(crate) fn run_prepared(
@@ -119,13 +119,7 @@ struct Pass<'a> {
 
 /// RNN is a sequence of one step. Its outputs are the state and the output, which are the same.
 fn one_step(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
-    let shape = context.inputs.tensor(0)?.shape;
-    let sequence = SequenceShape {
-        steps: 1,
-        batches: shape.dim(0),
-        values: shape.dim(1),
-        time_major: true,
-    };
+    let sequence = recurrent::one_step(&context.inputs)?;
     let activation = CellActivation::from_code(5, context.inputs.i32(5)?)?;
     single_cell(context, sequence, (activation, cells[0]), [Some(1), Some(0)])
 }
@@ -168,12 +162,7 @@ fn single_cell(
     };
     let items = Items::whole(sequence, sequence.values as usize);
     cell.run((inputs.required(0)?, items), None, state, &mut pass);
-    for (number, values) in outputs.into_iter().zip([&*output, &*state]) {
-        if let Some(number) = number {
-            store(context.outputs.tensor(number)?, values)?;
-        }
-    }
-    Ok(())
+    store_numbered(&mut context.outputs, outputs, [output, state])
 }
 
 fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
@@ -183,10 +172,6 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
     let linking = linking(rules)?;
     let activation = CellActivation::from_code(12, inputs.i32(12)?)?;
     let sequence = SequenceShape::of(rules, 0, time_major)?;
-    let aux_sequence = match linking {
-        Linking::None => None,
-        Linking::Cross | Linking::Parallel => Some(SequenceShape::of(rules, 9, time_major)?),
-    };
     let [forward_units, backward_units] = [0, 1].map(|at| match inputs.optional(TWO_CELLS[at].first) {
         Some(weights) => weights.shape.dim(0) as usize,
         None => 0,
@@ -214,7 +199,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
         forward_units.max(backward_units),
     ])?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let (input, aux) = linked_inputs(&inputs, sequence, ((9, aux_sequence), linking))?;
+    let (input, aux) = linked_inputs(&inputs, sequence, (9, linking))?;
     for (at, state) in [&mut *forward_state, &mut *backward_state]
         .into_iter()
         .enumerate()
