@@ -31,6 +31,24 @@ pub enum KernelError {
     Interrupted(#[from] Interrupted),
 }
 
+impl KernelError {
+    /// The same of an input of the operation, if it is of an operation.
+    pub(crate) fn at_input(self, input: usize) -> KernelError {
+        match self {
+            KernelError::Operation(error) => OpError::input(input, error.message).into(),
+            other => other,
+        }
+    }
+
+    /// The same of an output.
+    pub(crate) fn at_output(self, output: usize) -> KernelError {
+        match self {
+            KernelError::Operation(error) => OpError::output(output, error.message).into(),
+            other => other,
+        }
+    }
+}
+
 impl From<ShapeIssue> for KernelError {
     fn from(issue: ShapeIssue) -> KernelError {
         match issue {
@@ -452,10 +470,7 @@ impl Outputs<'_> {
             return Err(OpError::output(index, "is missing").into());
         };
         let operand = &self.operands[self.operation.outputs[index] as usize];
-        allocate(value, operand, shape).map_err(|error| match error {
-            KernelError::Operation(error) => OpError::output(index, error.message).into(),
-            other => other,
-        })
+        allocate(value, operand, shape).map_err(|error| error.at_output(index))
     }
 }
 

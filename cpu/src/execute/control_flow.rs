@@ -23,31 +23,7 @@ impl Runner<'_> {
         index: usize,
         frame: &mut Frame,
     ) -> Result<(), ExecutionError> {
-        let (subgraph, _) = self.subgraph(at);
-        let operation = &subgraph.operations[index];
-        let failed = failure(at, index, operation);
-        let condition = {
-            let inputs = self.inputs(at, operation, &frame.values);
-            truth(inputs.tensor(0).map_err(failed)?.bytes, 0).map_err(failed)?
-        };
-        let branches = [
-            referenced(subgraph, operation, 1).map_err(failed)?,
-            referenced(subgraph, operation, 2).map_err(failed)?,
-        ];
-        let taken = usize::from(!condition);
-        let branch = branches[taken];
-        let mut children = self.children(frame, index, branches);
-        let child = &mut children[taken];
-        let result = self
-            .enter(at, operation, 3, &frame.values, branch, child)
-            .map_err(failed)
-            .and_then(|()| {
-                self.graph(branch, child)?;
-                let (inner, _) = self.subgraph(branch);
-                give_outputs((subgraph, operation), frame, &inner.output_indexes, child).map_err(failed)
-            });
-        frame.children[index] = Some(children);
-        result
+        self.with_children(at, index, frame, [1, 2], Self::choose)
     }
 
     // As above.
@@ -58,17 +34,54 @@ impl Runner<'_> {
         index: usize,
         frame: &mut Frame,
     ) -> Result<(), ExecutionError> {
+        self.with_children(at, index, frame, [0, 1], Self::iterate)
+    }
+
+    /// Runs an operation with the two graphs that these inputs refer to, and the frames of these, which are
+    /// out of the frame for as long as they run.
+    fn with_children(
+        &mut self,
+        at: SubgraphIndex,
+        index: usize,
+        frame: &mut Frame,
+        inputs: [usize; 2],
+        run: ControlFlow<Self>,
+    ) -> Result<(), ExecutionError> {
         let (subgraph, _) = self.subgraph(at);
         let operation = &subgraph.operations[index];
+        let [first, second] = inputs.map(|input| referenced(subgraph, operation, input));
         let failed = failure(at, index, operation);
-        let condition = referenced(subgraph, operation, 0).map_err(failed)?;
-        let body = referenced(subgraph, operation, 1).map_err(failed)?;
-        let mut children = self.children(frame, index, [condition, body]);
-        let result = self.iterate(at, index, frame, [condition, body], &mut children);
+        let graphs = [first.map_err(failed)?, second.map_err(failed)?];
+        let mut children = self.children(frame, index, graphs);
+        let result = run(self, at, index, frame, graphs, &mut children);
         frame.children[index] = Some(children);
         result
     }
 
+    /// Runs the branch that the condition says.
+    fn choose(
+        &mut self,
+        at: SubgraphIndex,
+        index: usize,
+        frame: &mut Frame,
+        branches: [SubgraphIndex; 2],
+        children: &mut [Frame; 2],
+    ) -> Result<(), ExecutionError> {
+        let (subgraph, _) = self.subgraph(at);
+        let operation = &subgraph.operations[index];
+        let failed = failure(at, index, operation);
+        let condition = self.inputs(at, operation, &frame.values).tensor(0);
+        let holds = truth(condition.map_err(failed)?.bytes, 0).map_err(failed)?;
+        let taken = usize::from(!holds);
+        let (branch, child) = (branches[taken], &mut children[taken]);
+        self.enter(at, operation, 3, &frame.values, branch, child)
+            .map_err(failed)?;
+        self.graph(branch, child)?;
+        let (inner, _) = self.subgraph(branch);
+        give_outputs((subgraph, operation), frame, &inner.output_indexes, child).map_err(failed)
+    }
+
+    /// Runs the body for as long as the condition holds.
     fn iterate(
         &mut self,
         at: SubgraphIndex,
@@ -88,8 +101,12 @@ impl Runner<'_> {
         self.enter(at, operation, 2, &frame.values, body, body_frame)
             .map_err(failed)?;
         loop {
-            self.pass_on(body_graph, body_frame, condition_graph, condition_frame)
-                .map_err(failed)?;
+            // The loop's values, which are the inputs of the body, go to the condition.
+            let value = |number: usize| {
+                let value = &body_frame.values[*body_graph.input_indexes.get(number)? as usize];
+                value.present.then(|| (value.shape, value.bytes()))
+            };
+            give_inputs(condition_graph, condition_frame, 2, value).map_err(failed)?;
             self.graph(condition, condition_frame)?;
             let holds = condition_graph
                 .output_indexes
@@ -113,7 +130,7 @@ impl Runner<'_> {
                 body_frame.values.swap(output, input);
                 // What is computed of an input may rest on its declared shape.
                 allowed_size(&body_graph.operands[input], body_frame.values[input].shape)
-                    .map_err(|error| failed(at_input(error, 2 + number)))?;
+                    .map_err(|error| failed(error.at_input(2 + number)))?;
             }
         }
         // After the exchange, and also without any iteration, the current values are the body's inputs.
@@ -160,45 +177,36 @@ impl Runner<'_> {
     ) -> Result<(), KernelError> {
         let (inner, _) = self.subgraph(graph);
         let inputs = self.inputs(at, operation, values);
-        for (number, &operand) in inner.input_indexes.iter().enumerate() {
-            let given = inputs
-                .optional(first + number)
-                .map(|tensor| (tensor.shape, tensor.bytes));
-            copy_value(
-                given,
-                &mut child.values[operand as usize],
-                &inner.operands[operand as usize],
-            )
-            .map_err(|error| at_input(error, first + number))?;
-        }
-        Ok(())
+        give_inputs(inner, child, first, |number| {
+            let tensor = inputs.optional(first + number)?;
+            Some((tensor.shape, tensor.bytes))
+        })
     }
+}
 
-    /// Copies the inputs of a loop's body to the inputs of its condition.
-    fn pass_on(
-        &self,
-        body: &Subgraph,
-        body_frame: &Frame,
-        condition: &Subgraph,
-        condition_frame: &mut Frame,
-    ) -> Result<(), KernelError> {
-        for (number, (&from, &to)) in body
-            .input_indexes
-            .iter()
-            .zip(&condition.input_indexes)
-            .enumerate()
-        {
-            let value = &body_frame.values[from as usize];
-            let given = value.present.then(|| (value.shape, value.bytes()));
-            copy_value(
-                given,
-                &mut condition_frame.values[to as usize],
-                &condition.operands[to as usize],
-            )
-            .map_err(|error| at_input(error, number + 2))?;
-        }
-        Ok(())
+/// What an operation does with two graphs and their frames.
+type ControlFlow<R> = fn(
+    &mut R,
+    SubgraphIndex,
+    usize,
+    &mut Frame,
+    [SubgraphIndex; 2],
+    &mut [Frame; 2],
+) -> Result<(), ExecutionError>;
+
+/// Copies values to the inputs of a graph, of which the first is input `first` of the operation.
+fn give_inputs<'v>(
+    graph: &Subgraph,
+    frame: &mut Frame,
+    first: usize,
+    value: impl Fn(usize) -> Option<(Shape, &'v [u8])>,
+) -> Result<(), KernelError> {
+    for (number, &operand) in graph.input_indexes.iter().enumerate() {
+        let operand = operand as usize;
+        let (to, declared) = (&mut frame.values[operand], &graph.operands[operand]);
+        copy_value(value(number), to, declared).map_err(|error| error.at_input(first + number))?;
     }
+    Ok(())
 }
 
 fn failure(
@@ -212,13 +220,6 @@ fn failure(
         index,
         operation,
         error,
-    }
-}
-
-fn at_input(error: KernelError, input: usize) -> KernelError {
-    match error {
-        KernelError::Operation(error) => OpError::input(input, error.message).into(),
-        other => other,
     }
 }
 
@@ -277,14 +278,7 @@ fn give_output(
     let Some(inner) = inner else {
         return Err(OpError::output(number, "was not written by the subgraph").into());
     };
-    let declared = Shape::new(&operand.dimensions).unwrap_or_default();
-    if operand.operand_type.is_tensor() && !declared.allows(&inner.shape) {
-        let message = format!(
-            "has dimensions {:?} when computed, the model declares {declared:?}",
-            inner.shape
-        );
-        return Err(OpError::output(number, message).into());
-    }
+    allowed_size(operand, inner.shape).map_err(|error| error.at_output(number))?;
     std::mem::swap(outer, inner);
     Ok(())
 }

@@ -290,10 +290,7 @@ impl<'a> Runner<'a> {
             let shape = self.memory.shapes[number];
             let bytes = shape.byte_size(operand.operand_type.element_size()).unwrap_or(0);
             self.memory.reuse(&mut value.buffer, bytes);
-            allocate(value, operand, shape).map_err(|error| match error {
-                KernelError::Operation(error) => OpError::output(number, error.message).into(),
-                other => other,
-            })?;
+            allocate(value, operand, shape).map_err(|error| error.at_output(number))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use nnhal_hal::{OperandLifeTime, OperandType, Shape};
 use nnhal_os::buffer::OutOfMemory;
 
 use super::declared::Declared;
-use crate::kernel::{Value, Values};
+use crate::kernel::{Value, Values, allowed_size};
 
 /// The outputs of an operation whose shapes follow from declared shapes and constants alone.
 #[derive(Clone, Debug)]
@@ -41,14 +41,8 @@ impl FixedOutputs {
         rule(declared, &mut shapes).ok()?;
         let sized = shapes.into_iter().zip(&operation.outputs).map(|(shape, at)| {
             let operand = operands.get(*at as usize)?;
-            let allowed = if operand.operand_type.is_tensor() {
-                Shape::new(&operand.dimensions).ok()?.allows(&shape)
-            } else {
-                shape.rank() == 0
-            };
             // What is not allowed is told when it is executed.
-            let bytes = shape.byte_size(operand.operand_type.element_size()).ok()?;
-            allowed.then_some((shape, bytes))
+            Some((shape, allowed_size(operand, shape).ok()?))
         });
         Some(FixedOutputs {
             outputs: sized.collect::<Option<_>>()?,
