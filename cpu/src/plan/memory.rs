@@ -3,6 +3,11 @@
 //! Values of declared sizes are gone through in the order of the nodes as a run goes through them: each takes
 //! memory that values before it have left, and leaves it after its last reader. What that comes to can be
 //! taken at once, in pages that are there, so that the first run finds what the later ones find.
+//!
+//! Each value has a buffer of its own and no place in an arena. A reshaped tensor, the result of a branch and
+//! what a loop carries change hands by exchanging buffers, and values of unknown size need a pool of buffers
+//! in any case. An arena would be a second way beside that, and would have to lend an operation its inputs
+//! and outputs out of one allocation.
 
 use nnhal_hal::{OperandLifeTime, Subgraph};
 
