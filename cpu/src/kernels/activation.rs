@@ -4,12 +4,11 @@
 //! inputs beyond what those hold at the end of the output's range.
 
 use half::f16;
-use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::OperationType;
 
 use super::activation_range::Activation;
-use super::broadcast::unary;
-use super::element::{Float, Quant8};
+use super::broadcast::{unary, unary_float};
+use super::element::{Quant8, by_element};
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
 use super::quantized_function::{results, unary_quantized};
 use super::{fixed_point_functions, hard_swish};
@@ -24,32 +23,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::ELU, elu),
 ];
 
-fn unexpected(ty: OperandType) -> KernelError {
-    OpError::input(0, format!("is {ty}, which this operation does not take")).into()
-}
-
 fn clamp(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => clamp_float::<f32>(context, activation),
-        OperandType::TENSOR_FLOAT16 => clamp_float::<f16>(context, activation),
-        OperandType::TENSOR_QUANT8_ASYMM => clamp_quantized::<u8>(context, activation),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => clamp_quantized::<i8>(context, activation),
-        ty => Err(unexpected(ty)),
-    }
-}
-
-fn clamp_float<T: Float>(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
-    let (low, high) = activation.range();
-    unary::<T, T>(context, |value| {
-        let value = value.to_f32();
-        // Comparisons that leave a NaN as it is.
-        T::from_f32(if value < low {
-            low
-        } else if value > high {
-            high
-        } else {
-            value
-        })
+    by_element!(context, {
+        [f32, f16] => unary_float(context, |value| activation.apply(value)),
+        [u8, i8] => clamp_quantized(context, activation),
     })
 }
 
@@ -95,15 +72,10 @@ const TANH: Sigmoid = Sigmoid {
 };
 
 fn sigmoid(context: &mut KernelContext<'_>, function: Sigmoid) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, function.float),
-        OperandType::TENSOR_FLOAT16 => {
-            unary::<f16, f16>(context, |value| f16::from_f32((function.float)(value.to_f32())))
-        }
-        OperandType::TENSOR_QUANT8_ASYMM => sigmoid_quantized::<u8>(context, function),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => sigmoid_quantized::<i8>(context, function),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, {
+        [f32, f16] => unary_float(context, function.float),
+        [u8, i8] => sigmoid_quantized(context, function),
+    })
 }
 
 fn sigmoid_quantized<T: Quant8>(
@@ -150,13 +122,7 @@ fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             value
         }
     };
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
-        OperandType::TENSOR_FLOAT16 => {
-            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
-        }
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, { [f32, f16] => unary_float(context, compute) })
 }
 
 /// What an operation makes of each value of an 8-bit type, from the least one on, given scale and zero point

@@ -47,14 +47,7 @@ impl Activation {
     #[inline]
     #[must_use]
     pub fn apply(self, value: f32) -> f32 {
-        let (low, high) = self.range();
-        if value < low {
-            low
-        } else if value > high {
-            high
-        } else {
-            value
-        }
+        clamp(value, self.range())
     }
 
     /// Lower and upper end for quantised values of this scale and zero point, inside `least..=most`.
@@ -69,5 +62,18 @@ impl Activation {
             }
         };
         (quantized(low, least), quantized(high, most))
+    }
+}
+
+/// The value clamped to a range. Not `f32::clamp`, which would let the compiler assume ordered ends; a NaN
+/// stays one.
+#[inline]
+pub(crate) fn clamp(value: f32, (low, high): (f32, f32)) -> f32 {
+    if value < low {
+        low
+    } else if value > high {
+        high
+    } else {
+        value
     }
 }

@@ -2,10 +2,11 @@
 
 use bytemuck::Pod;
 use half::f16;
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::{OpError, shapes};
-use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::Lanes;
+use super::element::by_element;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -14,14 +15,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 ];
 
 fn arg(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => arg_of::<f32>(context, largest),
-        OperandType::TENSOR_FLOAT16 => arg_of::<f16>(context, largest),
-        OperandType::TENSOR_INT32 => arg_of::<i32>(context, largest),
-        OperandType::TENSOR_QUANT8_ASYMM => arg_of::<u8>(context, largest),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => arg_of::<i8>(context, largest),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, { [f32, f16, i32, u8, i8] => arg_of(context, largest) })
 }
 
 fn arg_of<T: Pod + PartialOrd>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {

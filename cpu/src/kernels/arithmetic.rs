@@ -4,13 +4,14 @@
 //! larger input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset
 //! inputs once.
 
+use bytemuck::Pod;
 use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
 use super::activation_range::Activation;
-use super::broadcast::binary;
-use super::element::{Float, Quant8};
+use super::broadcast::{binary, binary_float};
+use super::element::{Float, Quant8, by_element};
 use super::fixed_point::{Multiplier, requantize};
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
@@ -42,17 +43,15 @@ enum Arithmetic {
 
 fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
     let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
-    let ty = context.inputs.tensor(0)?.ty();
-    match ty {
-        OperandType::TENSOR_FLOAT32 => float::<f32>(context, arithmetic, activation),
-        OperandType::TENSOR_FLOAT16 => float::<f16>(context, arithmetic, activation),
+    match context.inputs.tensor(0)?.ty() {
         OperandType::TENSOR_INT32 if activation == Activation::None => integer(context, arithmetic),
         OperandType::TENSOR_INT32 => {
             Err(OpError::input(2, "(activation) must be 0 (NONE) for TENSOR_INT32").into())
         }
-        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, arithmetic, activation),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, arithmetic, activation),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+        _ => by_element!(context, {
+            [f32, f16] => float(context, arithmetic, activation),
+            [u8, i8] => quantized(context, arithmetic, activation),
+        }),
     }
 }
 
@@ -61,22 +60,12 @@ fn float<T: Float>(
     arithmetic: Arithmetic,
     activation: Activation,
 ) -> Result<(), KernelError> {
-    let (low, high) = activation.range();
-    binary::<T, T>(context, |left, right| {
-        let (left, right) = (left.to_f32(), right.to_f32());
-        let result = match arithmetic {
+    binary_float::<T>(context, |left, right| {
+        activation.apply(match arithmetic {
             Arithmetic::Add => left + right,
             Arithmetic::Sub => left - right,
             Arithmetic::Mul => left * right,
             Arithmetic::Div => left / right,
-        };
-        // Not `clamp`, which would let the compiler assume ordered ends; a NaN stays one.
-        T::from_f32(if result < low {
-            low
-        } else if result > high {
-            high
-        } else {
-            result
         })
     })
 }
@@ -171,22 +160,16 @@ impl QuantizedSum {
 }
 
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => float_extremum::<f32>(context, largest),
-        OperandType::TENSOR_FLOAT16 => float_extremum::<f16>(context, largest),
-        OperandType::TENSOR_INT32 => {
-            binary::<i32, i32>(
-                context,
-                |left, right| if largest { left.max(right) } else { left.min(right) },
-            )
-        }
-        OperandType::TENSOR_QUANT8_ASYMM => quantized_extremum::<u8>(context, largest),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized_extremum::<i8>(context, largest),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, {
+        [f32, f16, i32] => plain_extremum(context, largest),
+        [u8, i8] => quantized_extremum(context, largest),
+    })
 }
 
-fn float_extremum<T: Float>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+fn plain_extremum<T: Pod + PartialOrd>(
+    context: &mut KernelContext<'_>,
+    largest: bool,
+) -> Result<(), KernelError> {
     binary::<T, T>(
         context,
         |left, right| if (left > right) == largest { left } else { right },
@@ -210,10 +193,5 @@ fn quantized_extremum<T: Quant8>(context: &mut KernelContext<'_>, largest: bool)
 }
 
 fn pow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT16 => binary::<f16, f16>(context, |base, exponent| {
-            f16::from_f32(base.to_f32().powf(exponent.to_f32()))
-        }),
-        _ => binary::<f32, f32>(context, f32::powf),
-    }
+    by_element!(context, { [f32, f16] => binary_float(context, f32::powf) })
 }

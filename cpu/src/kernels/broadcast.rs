@@ -8,6 +8,7 @@ use std::ops::Range;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{MAX_RANK, Shape};
 
+use super::element::Float;
 use crate::kernel::{KernelContext, KernelError};
 
 /// Consecutive output elements, and where their operands are.
@@ -300,6 +301,16 @@ pub(super) fn binary<T: bytemuck::Pod, U: bytemuck::Pod>(
     Ok(())
 }
 
+/// The same for a function of floats.
+pub(super) fn binary_float<T: Float>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(f32, f32) -> f32,
+) -> Result<(), KernelError> {
+    binary::<T, T>(context, |left, right| {
+        T::from_f32(compute(left.to_f32(), right.to_f32()))
+    })
+}
+
 /// Applies `compute` to every element of input 0, into output 0.
 pub(super) fn unary<T: bytemuck::Pod, U: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
@@ -311,6 +322,14 @@ pub(super) fn unary<T: bytemuck::Pod, U: bytemuck::Pod>(
         *result = compute(*value);
     }
     Ok(())
+}
+
+/// The same for a function of floats.
+pub(super) fn unary_float<T: Float>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(f32) -> f32,
+) -> Result<(), KernelError> {
+    unary::<T, T>(context, |value| T::from_f32(compute(value.to_f32())))
 }
 
 /// The lanes of a tensor along one axis: the elements of a lane are `inner` apart, `extent` of them.

@@ -3,12 +3,12 @@
 //! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference
 //! does.
 
+use bytemuck::Pod;
 use half::f16;
-use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::binary;
-use super::element::Quant8;
+use super::element::{Quant8, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -40,23 +40,22 @@ fn compare(
     holds: impl Fn(Option<Ordering>) -> bool,
 ) -> Result<(), KernelError> {
     match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => {
-            binary::<f32, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
-        }
-        OperandType::TENSOR_FLOAT16 => {
-            binary::<f16, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
-        }
-        OperandType::TENSOR_INT32 => {
-            binary::<i32, u8>(context, |left, right| u8::from(holds(Some(left.cmp(&right)))))
-        }
         // Every byte but 0 is true.
         OperandType::TENSOR_BOOL8 => binary::<u8, u8>(context, |left, right| {
             u8::from(holds(Some((left != 0).cmp(&(right != 0)))))
         }),
-        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, holds),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, holds),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+        _ => by_element!(context, {
+            [f32, f16, i32] => plain(context, holds),
+            [u8, i8] => quantized(context, holds),
+        }),
     }
+}
+
+fn plain<T: Pod + PartialOrd>(
+    context: &mut KernelContext<'_>,
+    holds: impl Fn(Option<Ordering>) -> bool,
+) -> Result<(), KernelError> {
+    binary::<T, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
 }
 
 fn quantized<T: Quant8>(

@@ -2,6 +2,50 @@
 
 use half::f16;
 use nnhal_hal::OperandType;
+use nnhal_hal::ops::OpError;
+
+use crate::kernel::KernelError;
+
+/// An element of tensors of one type, as [`by_element`] tells types apart.
+pub(super) trait Element {
+    /// That type.
+    const TYPE: OperandType;
+}
+
+macro_rules! impl_element {
+    ($($element:ty: $ty:ident),+) => {
+        $(
+            impl Element for $element {
+                const TYPE: OperandType = OperandType::$ty;
+            }
+        )+
+    };
+}
+
+impl_element!(f32: TENSOR_FLOAT32, f16: TENSOR_FLOAT16, i32: TENSOR_INT32);
+impl_element!(u8: TENSOR_QUANT8_ASYMM, i8: TENSOR_QUANT8_ASYMM_SIGNED);
+
+/// Calls a function that is generic over the element type with that of input 0: `by_element!(context, {
+/// [f32, f16] => float(context), [u8, i8] => quantized(context) })`. Other types are refused.
+macro_rules! by_element {
+    ($context:ident, { $([$($element:ty),+] => $function:ident $arguments:tt),+ $(,)? }) => {
+        match $context.inputs.tensor(0)?.ty() {
+            $($(
+                ty if ty == <$element as $crate::kernels::element::Element>::TYPE => {
+                    $function::<$element> $arguments
+                }
+            )+)+
+            ty => Err($crate::kernels::element::not_taken(0, ty)),
+        }
+    };
+}
+
+pub(super) use by_element;
+
+/// The error for an input of a type that an operation does not take.
+pub(super) fn not_taken(input: usize, ty: OperandType) -> KernelError {
+    OpError::input(input, format!("is {ty}, which this operation does not take")).into()
+}
 
 /// A floating-point element. Kernels compute in `f32` and round on output, as the HAL's reference does for
 /// float16.
@@ -61,35 +105,28 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     }
 }
 
-impl Quant8 for u8 {
-    const LEAST: i32 = 0;
-    const MOST: i32 = 255;
+macro_rules! impl_quant8 {
+    ($($element:ty),+) => {
+        $(
+            impl Quant8 for $element {
+                const LEAST: i32 = <$element>::MIN as i32;
+                const MOST: i32 = <$element>::MAX as i32;
 
-    #[inline]
-    fn to_i32(self) -> i32 {
-        i32::from(self)
-    }
+                #[inline]
+                fn to_i32(self) -> i32 {
+                    i32::from(self)
+                }
 
-    #[inline]
-    fn saturate(value: i32) -> u8 {
-        value.clamp(Self::LEAST, Self::MOST) as u8
-    }
+                #[inline]
+                fn saturate(value: i32) -> $element {
+                    value.clamp(Self::LEAST, Self::MOST) as $element
+                }
+            }
+        )+
+    };
 }
 
-impl Quant8 for i8 {
-    const LEAST: i32 = -128;
-    const MOST: i32 = 127;
-
-    #[inline]
-    fn to_i32(self) -> i32 {
-        i32::from(self)
-    }
-
-    #[inline]
-    fn saturate(value: i32) -> i8 {
-        value.clamp(Self::LEAST, Self::MOST) as i8
-    }
-}
+impl_quant8!(u8, i8);
 
 /// Whether elements of the type are `i8`.
 #[must_use]

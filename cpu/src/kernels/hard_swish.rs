@@ -4,11 +4,10 @@
 //! fixed-point numbers, which are off by one step here and there from the real result rounded once.
 
 use half::f16;
-use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::OperationType;
 
-use super::broadcast::unary;
-use super::element::Quant8;
+use super::broadcast::unary_float;
+use super::element::{Quant8, by_element};
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
 use super::fixed_point_functions::{multiply_16, saturating_shift_left_16};
 use super::quantized_function::unary_quantized;
@@ -18,15 +17,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::HARD_SW
 
 fn hard_swish(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let compute = |value: f32| value * (value + 3.0).clamp(0.0, 6.0) / 6.0;
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
-        OperandType::TENSOR_FLOAT16 => {
-            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
-        }
-        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, {
+        [f32, f16] => unary_float(context, compute),
+        [u8, i8] => quantized(context),
+    })
 }
 
 fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

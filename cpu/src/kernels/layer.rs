@@ -5,11 +5,10 @@
 //! rescaled once, by [`multiplier`].
 
 use half::f16;
-use nnhal_hal::ops::OpError;
 use nnhal_hal::{ExtraParams, Operand, OperandType};
 
-use super::activation_range::Activation;
-use super::element::{Float, Quant8};
+use super::activation_range::{Activation, clamp};
+use super::element::{Float, Quant8, not_taken};
 use super::fixed_point::Multiplier;
 use super::products::Product;
 use crate::kernel::{KernelContext, KernelError};
@@ -82,14 +81,13 @@ pub(super) fn compute(
         (OperandType::TENSOR_QUANT8_ASYMM_SIGNED, _) => {
             quantized::<i8, i8>(context, activation, channels, layer)
         }
-        (ty, _) => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+        (ty, _) => Err(not_taken(0, ty)),
     }
 }
 
 struct FloatArithmetic<'a, T> {
     bias: &'a [T],
-    low: f32,
-    high: f32,
+    range: (f32, f32),
 }
 
 impl<T: Float> Arithmetic for FloatArithmetic<'_, T> {
@@ -110,15 +108,7 @@ impl<T: Float> Arithmetic for FloatArithmetic<'_, T> {
 
     #[inline]
     fn finish(&self, channel: usize, sum: f32) -> T {
-        let sum = sum + self.bias[channel].to_f32();
-        // Not `clamp`: a NaN stays one.
-        T::from_f32(if sum < self.low {
-            self.low
-        } else if sum > self.high {
-            self.high
-        } else {
-            sum
-        })
+        T::from_f32(clamp(sum + self.bias[channel].to_f32(), self.range))
     }
 }
 
@@ -127,11 +117,9 @@ fn float<T: Float>(
     activation: Activation,
     layer: &impl Layer,
 ) -> Result<(), KernelError> {
-    let (low, high) = activation.range();
     let arithmetic = FloatArithmetic {
         bias: context.inputs.data::<T>(2)?,
-        low,
-        high,
+        range: activation.range(),
     };
     let lengths = layer.scratch();
     let [patches, weights, sums] =

@@ -4,12 +4,12 @@
 //! root of the sum of squares in fixed point, then each value times that.
 
 use half::f16;
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::padding::Extents;
 use nnhal_hal::ops::{OpError, shapes};
-use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::Lanes;
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, by_element};
 use super::fixed_point::Multiplier;
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
@@ -18,10 +18,6 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::LOCAL_RESPONSE_NORMALIZATION, local_response),
     (OperationType::INSTANCE_NORMALIZATION, instance),
 ];
-
-fn unexpected(ty: OperandType) -> KernelError {
-    OpError::input(0, format!("is {ty}, which this operation does not take")).into()
-}
 
 /// The axis that input `index` names, the last if it is left out.
 fn axis(inputs: &Inputs<'_>, index: usize) -> Result<usize, KernelError> {
@@ -35,13 +31,10 @@ fn lanes(inputs: &Inputs<'_>, index: usize) -> Result<Lanes, KernelError> {
 }
 
 fn l2(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => l2_float::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => l2_float::<f16>(context),
-        OperandType::TENSOR_QUANT8_ASYMM => l2_quantized::<u8>(context),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => l2_quantized::<i8>(context),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, {
+        [f32, f16] => l2_float(context),
+        [u8, i8] => l2_quantized(context),
+    })
 }
 
 /// The smallest norm that vectors are divided by: what is all zero stays so.
@@ -102,11 +95,7 @@ fn l2_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), Kernel
 }
 
 fn local_response(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => local_response_of::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => local_response_of::<f16>(context),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, { [f32, f16] => local_response_of(context) })
 }
 
 fn local_response_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -176,11 +165,7 @@ fn sum_blocks(from_start: &mut [f64], to_end: &mut [f64], width: usize) {
 }
 
 fn instance(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => instance_of::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => instance_of::<f16>(context),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, { [f32, f16] => instance_of(context) })
 }
 
 fn instance_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

@@ -2,57 +2,38 @@
 
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{MAX_RANK, OperandType, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::blocks::{Layout, copy_block, steps_of};
-use super::element::Quant8;
+use super::element::{Float, Quant8, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
     &[(OperationType::PAD, pad), (OperationType::PAD_V2, pad_v2)];
 
 fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let input = context.inputs.tensor(0)?;
-    let zero_point = input.zero_point();
-    match input.ty() {
-        OperandType::TENSOR_FLOAT32 => fill_around(context, 0_f32),
-        OperandType::TENSOR_FLOAT16 => fill_around(context, f16::ZERO),
-        OperandType::TENSOR_QUANT8_ASYMM => fill_around(context, u8::saturate(zero_point)),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => fill_around(context, i8::saturate(zero_point)),
-        ty => Err(not_padded(ty)),
-    }
+    let zero_point = context.inputs.tensor(0)?.zero_point();
+    by_element!(context, {
+        [f32, f16] => with_float(context, 0.0),
+        [u8, i8] => with_quantized(context, zero_point),
+    })
 }
 
 fn pad_v2(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => {
-            let value = context.inputs.f32(2)?;
-            fill_around(context, value)
-        }
-        OperandType::TENSOR_FLOAT16 => {
-            let value = f16::from_f32(context.inputs.f32(2)?);
-            fill_around(context, value)
-        }
-        OperandType::TENSOR_QUANT8_ASYMM => {
-            let value = quantized_value::<u8>(context)?;
-            fill_around(context, value)
-        }
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-            let value = quantized_value::<i8>(context)?;
-            fill_around(context, value)
-        }
-        ty => Err(not_padded(ty)),
-    }
+    let (float, quantized) = (context.inputs.f32(2), context.inputs.i32(2));
+    by_element!(context, {
+        [f32, f16] => with_float(context, float?),
+        [u8, i8] => with_quantized(context, quantized?),
+    })
 }
 
-fn not_padded(ty: OperandType) -> KernelError {
-    OpError::input(0, format!("is {ty}, which this operation does not take")).into()
+fn with_float<T: Float>(context: &mut KernelContext<'_>, value: f32) -> Result<(), KernelError> {
+    fill_around(context, T::from_f32(value))
 }
 
-fn quantized_value<T: Quant8>(context: &KernelContext<'_>) -> Result<T, KernelError> {
-    let value = context.inputs.i32(2)?;
+fn with_quantized<T: Quant8>(context: &mut KernelContext<'_>, value: i32) -> Result<(), KernelError> {
     if (T::LEAST..=T::MOST).contains(&value) {
-        return Ok(T::saturate(value));
+        return fill_around(context, T::saturate(value));
     }
     let message = format!("(pad_value) is {value}, must be from {} to {}", T::LEAST, T::MOST);
     Err(OpError::input(2, message).into())

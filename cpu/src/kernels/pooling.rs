@@ -7,14 +7,13 @@
 use std::ops::Range;
 
 use half::f16;
-use nnhal_hal::ops::OpError;
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::pooling::{arguments, geometry};
 use nnhal_hal::ops::windows::WindowGeometry;
-use nnhal_hal::{OperandType, OperationType};
 
-use super::activation_range::Activation;
+use super::activation_range::{Activation, clamp};
 use super::convolution::taps;
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, by_element};
 use super::image::{Image, Pixel, Taps};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -34,13 +33,10 @@ enum Pool {
 }
 
 fn pool(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => float::<f32>(context, pool),
-        OperandType::TENSOR_FLOAT16 => float::<f16>(context, pool),
-        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, pool),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, pool),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, {
+        [f32, f16] => float(context, pool),
+        [u8, i8] => quantized(context, pool),
+    })
 }
 
 fn activation(context: &KernelContext<'_>) -> Result<Activation, KernelError> {
@@ -49,7 +45,7 @@ fn activation(context: &KernelContext<'_>) -> Result<Activation, KernelError> {
 }
 
 fn float<T: Float>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), KernelError> {
-    let (low, high) = activation(context)?.range();
+    let range = activation(context)?.range();
     let start = if pool == Pool::Max { f32::NEG_INFINITY } else { 0.0 };
     for_each_window::<T, f32>(
         context,
@@ -70,13 +66,7 @@ fn float<T: Float>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), Ke
                 Pool::L2 => (value / count as f32).sqrt(),
                 Pool::Max => value,
             };
-            T::from_f32(if result < low {
-                low
-            } else if result > high {
-                high
-            } else {
-                result
-            })
+            T::from_f32(clamp(result, range))
         },
     )
 }

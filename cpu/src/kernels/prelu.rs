@@ -4,30 +4,20 @@
 //! it.
 
 use half::f16;
-use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::OperationType;
 
-use super::broadcast::binary;
-use super::element::{Float, Quant8};
+use super::broadcast::{binary, binary_float};
+use super::element::{Quant8, by_element};
 use super::fixed_point::Multiplier;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::PRELU, prelu)];
 
 fn prelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => float::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => float::<f16>(context),
-        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
-}
-
-fn float<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    binary::<T, T>(context, |value, slope| {
-        let (value, slope) = (value.to_f32(), slope.to_f32());
-        T::from_f32(if value >= 0.0 { value } else { slope * value })
+    let float = |value, slope| if value >= 0.0 { value } else { slope * value };
+    by_element!(context, {
+        [f32, f16] => binary_float(context, float),
+        [u8, i8] => quantized(context),
     })
 }
 

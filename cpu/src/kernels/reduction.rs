@@ -9,7 +9,7 @@ use nnhal_hal::ops::{OpError, reduction::reduced_axes};
 use nnhal_hal::{OperandType as T, OperationType};
 
 use super::broadcast::for_each_run;
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, by_element, not_taken};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -31,10 +31,6 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
         float_reduction(context, 0.0, |sum, value| sum + value)
     }),
 ];
-
-fn unexpected(ty: T) -> KernelError {
-    OpError::input(0, format!("is {ty}, which this operation does not take")).into()
-}
 
 /// Reduces input 0 along the axes that input 1 names: every output element is `finish` of the accumulator
 /// that began as `start` and took in its elements by `combine`.
@@ -103,13 +99,10 @@ fn elements_for_each_output(context: &mut KernelContext<'_>) -> Result<usize, Ke
 }
 
 fn mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        T::TENSOR_FLOAT32 => float_mean::<f32>(context),
-        T::TENSOR_FLOAT16 => float_mean::<f16>(context),
-        T::TENSOR_QUANT8_ASYMM => quantized_mean::<u8>(context),
-        T::TENSOR_QUANT8_ASYMM_SIGNED => quantized_mean::<i8>(context),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, {
+        [f32, f16] => float_mean(context),
+        [u8, i8] => quantized_mean(context),
+    })
 }
 
 fn float_mean<E: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -140,13 +133,10 @@ fn quantized_mean<E: Quant8>(context: &mut KernelContext<'_>) -> Result<(), Kern
 
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     elements_for_each_output(context)?;
-    match context.inputs.tensor(0)?.ty() {
-        T::TENSOR_FLOAT32 => float_extremum::<f32>(context, largest),
-        T::TENSOR_FLOAT16 => float_extremum::<f16>(context, largest),
-        T::TENSOR_QUANT8_ASYMM => quantized_extremum::<u8>(context, largest),
-        T::TENSOR_QUANT8_ASYMM_SIGNED => quantized_extremum::<i8>(context, largest),
-        ty => Err(unexpected(ty)),
-    }
+    by_element!(context, {
+        [f32, f16] => float_extremum(context, largest),
+        [u8, i8] => quantized_extremum(context, largest),
+    })
 }
 
 fn float_extremum<E: Float>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
@@ -193,7 +183,7 @@ fn float_reduction(
             |accumulator, value| combine(accumulator, value.to_f64()),
             f16::from_f64,
         ),
-        ty => Err(unexpected(ty)),
+        ty => Err(not_taken(0, ty)),
     }
 }
 

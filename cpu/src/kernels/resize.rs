@@ -4,12 +4,11 @@
 //! TFLite that it calls. Positions with few fractional bits would drift from the real ones along wide images.
 
 use half::f16;
-use nnhal_hal::ops::OpError;
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
-use nnhal_hal::{OperandType, OperationType};
 
 use super::blocks::by_element_size;
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, by_element};
 use super::image::Image;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -97,13 +96,10 @@ impl Axis {
 }
 
 fn bilinear(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => bilinear_float::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => bilinear_float::<f16>(context),
-        OperandType::TENSOR_QUANT8_ASYMM => bilinear_quantized::<u8>(context),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => bilinear_quantized::<i8>(context),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, {
+        [f32, f16] => bilinear_float(context),
+        [u8, i8] => bilinear_quantized(context),
+    })
 }
 
 fn bilinear_float<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

@@ -4,11 +4,14 @@
 //! inside the bin, each interpolated between pixels; ROI_POOLING the largest of the pixels that the bin
 //! touches.
 
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::roi::{RegionGeometry, align_geometry, pooling_geometry};
-use nnhal_hal::{OperandType, OperationType};
+
+use half::f16;
 
 use super::boxes::{BOX_LENGTH, Corners, image_of, narrow, widen};
+use super::element::{Float, Quant8, by_element};
 use super::image::Image;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -206,19 +209,11 @@ fn write_pixel(
 }
 
 fn pool(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => pool_of::<f32>(context, 0.0),
-        OperandType::TENSOR_FLOAT16 => pool_of(context, half::f16::ZERO),
-        OperandType::TENSOR_QUANT8_ASYMM => {
-            let zero = context.inputs.tensor(0)?.zero_point() as u8;
-            pool_of(context, zero)
-        }
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-            let zero = context.inputs.tensor(0)?.zero_point() as i8;
-            pool_of(context, zero)
-        }
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    let zero = context.inputs.tensor(0)?.zero_point();
+    by_element!(context, {
+        [f32, f16] => pool_of(context, Float::from_f32(0.0)),
+        [u8, i8] => pool_of(context, Quant8::saturate(zero)),
+    })
 }
 
 /// Bins without pixels give `zero`.

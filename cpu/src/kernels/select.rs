@@ -2,10 +2,9 @@
 //! scale.
 
 use bytemuck::Pod;
-use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::element::Quant8;
+use super::element::{Quant8, not_taken};
 use super::fixed_point::requantize;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -19,7 +18,7 @@ fn select(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         OperandType::TENSOR_FLOAT16 => choose::<u16>(context, |value| value, |value| value),
         OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context),
-        ty => Err(OpError::input(1, format!("is {ty}, which this operation does not take")).into()),
+        ty => Err(not_taken(1, ty)),
     }
 }
 

@@ -4,11 +4,11 @@
 //! integer bits, their exponentials summed with twelve, one reciprocal for each lane.
 
 use half::f16;
-use nnhal_hal::ops::{OpError, shapes};
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::shapes;
 
 use super::broadcast::Lanes;
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, by_element};
 use super::fixed_point::{Multiplier, saturating_rounding_doubling_high_multiply};
 use super::fixed_point_functions::{exp_of_negative, reciprocal_of_one_plus};
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
@@ -26,20 +26,14 @@ fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
 }
 
 fn softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => softmax_float::<f32>(context),
-        OperandType::TENSOR_FLOAT16 => softmax_float::<f16>(context),
-        OperandType::TENSOR_QUANT8_ASYMM => softmax_quantized::<u8>(context),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => softmax_quantized::<i8>(context),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, {
+        [f32, f16] => softmax_float(context),
+        [u8, i8] => softmax_quantized(context),
+    })
 }
 
 fn log_softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT16 => log_softmax_float::<f16>(context),
-        _ => log_softmax_float::<f32>(context),
-    }
+    by_element!(context, { [f32, f16] => log_softmax_float(context) })
 }
 
 fn largest<'a, T: Float>(lane: impl Iterator<Item = &'a T>) -> f32 {

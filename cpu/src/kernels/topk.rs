@@ -8,6 +8,7 @@ use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
+use super::element::not_taken;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TOPK_V2, topk)];
@@ -23,7 +24,7 @@ fn topk(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         OperandType::TENSOR_INT32 => topk_of(context, i32::cmp),
         OperandType::TENSOR_QUANT8_ASYMM => topk_of(context, u8::cmp),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => topk_of(context, i8::cmp),
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+        ty => Err(not_taken(0, ty)),
     }
 }
 

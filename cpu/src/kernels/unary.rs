@@ -1,10 +1,10 @@
 //! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT.
 
 use half::f16;
-use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::broadcast::unary;
+use super::broadcast::{unary, unary_float};
+use super::element::by_element;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -25,13 +25,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 ];
 
 fn float(context: &mut KernelContext<'_>, compute: impl Fn(f32) -> f32) -> Result<(), KernelError> {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
-        OperandType::TENSOR_FLOAT16 => {
-            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
-        }
-        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
-    }
+    by_element!(context, { [f32, f16] => unary_float(context, compute) })
 }
 
 /// Integers wrap: the least one has no opposite.
