@@ -365,7 +365,8 @@ impl Layer {
             }
             Weights::DepthwiseF32(weights) => {
                 let (input, output) = (input.data()?, context.outputs.data(0)?);
-                weights.run(patches, input, (output, activation.range()), context.team);
+                let memory = (&mut *context.scratch, context.team);
+                weights.run(patches, input, (output, activation.range()), memory)?;
             }
             _ if input.ty() == OperandType::TENSOR_QUANT8_ASYMM => {
                 self.run_q8::<u8>(context, patches, activation)?;

@@ -55,16 +55,15 @@ pub(super) struct Outputs {
 }
 
 impl<'a> Frame<'a> {
-    /// For blocks of so many outputs; `None` where strips would be far larger than the image, or contain more
-    /// that no window sees than what windows see.
-    pub(super) fn of(patches: &'a Patches, outputs: usize) -> Option<Frame<'a>> {
+    /// For all windows of a convolution.
+    pub(super) fn new(patches: &'a Patches) -> Frame<'a> {
         let (vertical, horizontal) = (&patches.vertical, &patches.horizontal);
         let reaches_beyond = |window: &Window, outputs: u32, extent: u32| {
             window.head > 0 || span(window, outputs as usize) > extent as usize
         };
         let is_padded = reaches_beyond(vertical, patches.output.height, patches.input.height)
             || reaches_beyond(horizontal, patches.output.width, patches.input.width);
-        let frame = Frame {
+        Frame {
             patches,
             width: if is_padded {
                 span(horizontal, patches.output.width as usize)
@@ -72,17 +71,28 @@ impl<'a> Frame<'a> {
                 patches.input.width as usize
             },
             is_padded,
-        };
-        let image = [patches.input.height, patches.input.width, patches.input.channels]
+        }
+    }
+
+    /// For blocks of so many outputs; `None` where strips would not be [small](Frame::is_small), or contain
+    /// more that no window sees than what windows see.
+    pub(super) fn of(patches: &'a Patches, outputs: usize) -> Option<Frame<'a>> {
+        let (vertical, horizontal) = (&patches.vertical, &patches.horizontal);
+        let seen = u64::from(vertical.filter) * u64::from(horizontal.filter);
+        let is_dense = u64::from(vertical.stride) * u64::from(horizontal.stride) <= seen;
+        Some(Frame::new(patches)).filter(|frame| is_dense && frame.is_small(outputs))
+    }
+
+    /// Whether strips for so many outputs are not far larger than the image.
+    pub(super) fn is_small(&self, outputs: usize) -> bool {
+        let input = &self.patches.input;
+        let image = [input.height, input.width, input.channels]
             .into_iter()
             .fold(1, |product: usize, extent| {
                 product.saturating_mul(extent as usize)
             });
         let most = image.saturating_mul(MOST_TIMES).max(SMALL);
-        let is_small = frame.len(outputs).is_some_and(|length| length <= most);
-        let seen = u64::from(vertical.filter) * u64::from(horizontal.filter);
-        let is_dense = u64::from(vertical.stride) * u64::from(horizontal.stride) <= seen;
-        (is_small && is_dense).then_some(frame)
+        self.len(outputs).is_some_and(|length| length <= most)
     }
 
     /// What it is of.
@@ -107,7 +117,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Elements of a line.
-    fn line(&self) -> usize {
+    pub(super) fn line(&self) -> usize {
         self.width * self.patches.input.channels as usize
     }
 

@@ -3,13 +3,14 @@
 
 use nnhal_os::buffer::AlignedSlice;
 
-use super::patches::{Patches, Sink};
+use super::copies::{Gather, Unsigned};
+use super::patches::Patches;
 use super::products::cost;
 use crate::fast::matmul::integers::{FOUR, Finish, PackedIntegers};
 use crate::fast::matmul::lines::Lines;
 use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
-use crate::fast::simd::{Instructions, Work, dispatch};
+use crate::fast::simd::dispatch;
 use crate::fast::strips::{Frame, Outputs};
 use crate::plan::cost::BYTES_TIMES_AS_FAST;
 use crate::threads::{Grid, Team};
@@ -182,12 +183,13 @@ impl IntegerLayer {
                     }
                     None => {
                         dispatch(Gather {
+                            form: Unsigned::<u8>::new(zero),
                             patches,
                             input,
-                            zero,
                             outputs,
-                            row,
-                            copies: &mut *copies,
+                            unit: 1,
+                            apart: row,
+                            rows: &mut *copies,
                         });
                         Lines::of_rows(copies, outputs.count, (row, row))
                     }
@@ -195,44 +197,5 @@ impl IntegerLayer {
                 self.weights.multiply(lines, finish, block);
             });
         }
-    }
-}
-
-/// Copies patches of bytes, each to the start of a row.
-struct Gather<'a> {
-    patches: &'a Patches,
-    input: &'a [u8],
-    /// What padding holds.
-    zero: u8,
-    outputs: Outputs,
-    row: usize,
-    copies: &'a mut [u8],
-}
-
-impl Work for Gather<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(mut self, _: S) {
-        let (patches, input) = (self.patches, self.input);
-        let Outputs { first, count } = self.outputs;
-        patches.gather(input, first, count, &mut self);
-    }
-}
-
-impl Sink<u8> for Gather<'_> {
-    #[inline(always)]
-    fn pixels(&mut self, number: usize, offset: usize, pixels: &[u8]) {
-        let start = number * self.row + offset;
-        let to = &mut self.copies[start..start + pixels.len()];
-        for (to, pixel) in to.iter_mut().zip(pixels) {
-            *to = *pixel;
-        }
-    }
-
-    #[inline(always)]
-    fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let start = number * self.row + offset;
-        self.copies[start..start + length].fill(self.zero);
     }
 }

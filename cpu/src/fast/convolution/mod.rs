@@ -1,5 +1,6 @@
 //! Convolutions: what gives a matrix product its rows.
 
+pub(super) mod copies;
 pub(super) mod integer_layer;
 pub(super) mod patches;
 pub(super) mod products;

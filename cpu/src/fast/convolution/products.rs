@@ -8,7 +8,8 @@
 use nnhal_hal::OperandType;
 use nnhal_os::buffer::OutOfMemory;
 
-use super::patches::{Patches, Sink};
+use super::copies::{Floats, Gather, Strip, Unsigned, Widened, sign_bit};
+use super::patches::Patches;
 use crate::fast::epilogue::Epilogue;
 use crate::fast::matmul::float_matrix::FloatMatrix;
 use crate::fast::matmul::lines::Lines;
@@ -16,7 +17,7 @@ use crate::fast::matmul::packed_bytes::{FOUR, PackedBytes, RowLayout};
 use crate::fast::matmul::pairs::PackedI16;
 use crate::fast::partition;
 use crate::fast::requantize::QuantizedOutput;
-use crate::fast::simd::{Instructions, LANES, Work, dispatch, has_wide};
+use crate::fast::simd::{Instructions, Work, dispatch, has_wide};
 use crate::fast::strips::{Frame, Outputs};
 use crate::kernels::element::Quant8;
 use crate::scratch::Scratch;
@@ -71,11 +72,15 @@ pub(in crate::fast) fn run_f32(
             let lines = match &frame {
                 Some(frame) => lines_f32(frame, input, outputs, copies),
                 None => {
-                    let mut gathered = Copies {
-                        depth,
-                        gathered: &mut *copies,
-                    };
-                    patches.gather(input, outputs.first, outputs.count, &mut gathered);
+                    dispatch(Gather {
+                        form: Floats,
+                        patches,
+                        input,
+                        outputs,
+                        unit: 1,
+                        apart: depth,
+                        rows: &mut *copies,
+                    });
                     Lines::of_rows(copies, outputs.count, (depth, depth))
                 }
             };
@@ -149,34 +154,6 @@ pub(in crate::fast) fn vector_speed() -> u64 {
     if has_wide() { 2 } else { 1 }
 }
 
-/// Patches of floats, one behind the other.
-struct Copies<'a> {
-    depth: usize,
-    gathered: &'a mut [f32],
-}
-
-impl Sink<f32> for Copies<'_> {
-    #[inline(always)]
-    fn pixels(&mut self, number: usize, offset: usize, pixels: &[f32]) {
-        let at = number * self.depth + offset;
-        let to = &mut self.gathered[at..at + pixels.len()];
-        if pixels.len() > 2 * LANES {
-            to.copy_from_slice(pixels);
-            return;
-        }
-        // Shorter than the call that copies.
-        for (to, pixel) in to.iter_mut().zip(pixels) {
-            *to = *pixel;
-        }
-    }
-
-    #[inline(always)]
-    fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let at = number * self.depth + offset;
-        self.gathered[at..at + length].fill(0.0);
-    }
-}
-
 /// A convolution of 8-bit values; `input_zero` is subtracted on the way to 16 bits, so that padding is 0.
 pub(in crate::fast) fn run_q8<T: Quant8>(
     weights: &PackedI16,
@@ -189,7 +166,7 @@ pub(in crate::fast) fn run_q8<T: Quant8>(
     let matrix = size_of_val(weights.packed().bytes());
     let threads = team.threads_for(cost(patches, matrix, 1));
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
-    let zero = input_zero as i16;
+    let form = Widened::<T>::new(input_zero);
     let (pixels, total) = (patches.are_pixels(), patches.count());
     let (grid, frame) = if pixels {
         let row_bytes = row * size_of::<i16>();
@@ -220,23 +197,24 @@ pub(in crate::fast) fn run_q8<T: Quant8>(
             };
             let lines = match &frame {
                 Some(frame) => {
-                    dispatch(WidenStrip {
+                    dispatch(Strip {
+                        form,
                         frame,
                         input,
-                        zero,
                         outputs,
-                        widened: &mut *widened,
+                        strip: &mut *widened,
                     });
                     frame.windows(widened, outputs, 2)
                 }
                 None => {
-                    dispatch(Widen {
+                    dispatch(Gather {
+                        form,
                         patches,
                         input,
-                        zero,
                         outputs,
-                        row,
-                        widened: &mut *widened,
+                        unit: 2,
+                        apart: row,
+                        rows: &mut *widened,
                     });
                     Lines::of_rows(widened, outputs.count, (row, row))
                 }
@@ -289,15 +267,24 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
             &bytemuck::cast_slice(input)[first * depth..]
         } else {
             let copied: &mut [u8] = &mut bytemuck::cast_slice_mut(copied)[..count * layout.apart];
-            dispatch(Unsigned {
-                weights,
-                patches,
-                input,
-                zero,
-                outputs: Outputs { first, count },
-                copied: &mut *copied,
-                layout,
-            });
+            if patches.are_pixels() {
+                dispatch(CopyRows {
+                    weights,
+                    rows: bytemuck::cast_slice(&input[first * depth..][..count * depth]),
+                    flip: sign_bit::<T>(),
+                    to: (&mut *copied, layout),
+                });
+            } else {
+                dispatch(Gather {
+                    form: Unsigned::<T>::new(zero),
+                    patches,
+                    input,
+                    outputs: Outputs { first, count },
+                    unit: FOUR,
+                    apart: layout.apart,
+                    rows: &mut *copied,
+                });
+            }
             copied
         };
         weights.multiply((rows, layout), terms, block, (stored, is_signed));
@@ -337,10 +324,10 @@ fn run_windows<T: Quant8>(
             let strip = if is_read_in_place {
                 frame.of_image(bytemuck::cast_slice(input), outputs)
             } else {
-                dispatch(UnsignedStrip {
+                dispatch(Strip {
+                    form: Unsigned::<T>::new(zero),
                     frame,
                     input,
-                    zero,
                     outputs,
                     strip: &mut *strip,
                 });
@@ -353,169 +340,20 @@ fn run_windows<T: Quant8>(
     Ok(())
 }
 
-/// Makes a strip of 8-bit values as unsigned ones.
-struct UnsignedStrip<'a, T> {
-    frame: &'a Frame<'a>,
-    input: &'a [T],
-    /// What padding holds.
-    zero: u8,
-    outputs: Outputs,
-    strip: &'a mut [u8],
-}
-
-impl<T: Quant8> Work for UnsignedStrip<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        self.frame
-            .fill(self.input, self.outputs, (self.strip, self.zero), |from, to| {
-                for (to, from) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(from)) {
-                    *to = from ^ sign_bit::<T>();
-                }
-            });
-    }
-}
-
-/// What makes 8-bit values of this type unsigned, in the same order: nothing, or their uppermost bit.
-pub(in crate::fast) fn sign_bit<T: Quant8>() -> u8 {
-    if T::LEAST < 0 { 0x80 } else { 0 }
-}
-
-/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next; each row of a
-/// filter begins with four.
-struct Unsigned<'a, T> {
+/// Copies pixels as rows.
+struct CopyRows<'a> {
     weights: &'a PackedBytes,
-    patches: &'a Patches,
-    input: &'a [T],
-    /// What padding holds.
-    zero: u8,
-    outputs: Outputs,
-    copied: &'a mut [u8],
-    layout: RowLayout,
+    rows: &'a [u8],
+    flip: u8,
+    to: (&'a mut [u8], RowLayout),
 }
 
-impl<T: Quant8> Work for Unsigned<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(mut self, _: S) {
-        let depth = self.weights.depth();
-        let Outputs { first, count } = self.outputs;
-        if self.patches.are_pixels() {
-            let pixels = &self.input[first * depth..][..count * depth];
-            let to = (self.copied, self.layout);
-            return self
-                .weights
-                .copy_rows(bytemuck::cast_slice(pixels), sign_bit::<T>(), to);
-        }
-        if depth < self.layout.apart {
-            for patch in self.copied.chunks_exact_mut(self.layout.apart) {
-                patch[depth..].fill(0);
-            }
-        }
-        let (patches, input) = (self.patches, self.input);
-        patches.gather(input, first, count, &mut self);
-    }
-}
-
-impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
-    #[inline(always)]
-    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
-        let start = number * self.layout.apart + self.weights.place(offset);
-        let to = &mut self.copied[start..start + pixels.len()];
-        for (to, pixel) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(pixels)) {
-            *to = pixel ^ sign_bit::<T>();
-        }
-    }
-
-    #[inline(always)]
-    fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let start = number * self.layout.apart + self.weights.place(offset);
-        self.copied[start..start + length].fill(self.zero);
-    }
-}
-
-/// Makes a strip of 8-bit values as 16-bit values less the zero point.
-struct WidenStrip<'a, T> {
-    frame: &'a Frame<'a>,
-    input: &'a [T],
-    zero: i16,
-    outputs: Outputs,
-    widened: &'a mut [i16],
-}
-
-impl<T: Quant8> Work for WidenStrip<'_, T> {
+impl Work for CopyRows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Instructions>(self, _: S) {
-        let zero = self.zero;
-        self.frame
-            .fill(self.input, self.outputs, (self.widened, 0), |from, to| {
-                widen(from, zero, to)
-            });
-    }
-}
-
-/// Gathers patches of 8-bit values as 16-bit values less the zero point; each row of a filter begins with a
-/// pair.
-struct Widen<'a, T> {
-    patches: &'a Patches,
-    input: &'a [T],
-    zero: i16,
-    outputs: Outputs,
-    row: usize,
-    widened: &'a mut [i16],
-}
-
-impl<T: Quant8> Work for Widen<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(mut self, _: S) {
-        let depth = self.patches.depth();
-        let Outputs { first, count } = self.outputs;
-        if self.patches.are_pixels() && depth == self.row {
-            let pixels = &self.input[first * depth..][..count * depth];
-            return widen(pixels, self.zero, &mut self.widened[..count * depth]);
-        }
-        if depth < self.row {
-            self.widened[..count * self.row].fill(0);
-        }
-        let (patches, input) = (self.patches, self.input);
-        patches.gather(input, first, count, &mut self);
-    }
-}
-
-impl<T> Widen<'_, T> {
-    /// Where an offset in a patch is.
-    #[inline(always)]
-    fn place(&self, number: usize, offset: usize, length: usize) -> std::ops::Range<usize> {
-        let across = self.patches.horizontal.filter as usize * self.patches.input.channels as usize;
-        let start = number * self.row + offset / across * across.next_multiple_of(2) + offset % across;
-        start..start + length
-    }
-}
-
-impl<T: Quant8> Sink<T> for Widen<'_, T> {
-    #[inline(always)]
-    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
-        let place = self.place(number, offset, pixels.len());
-        widen(pixels, self.zero, &mut self.widened[place]);
-    }
-
-    #[inline(always)]
-    fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let place = self.place(number, offset, length);
-        self.widened[place].fill(0);
-    }
-}
-
-#[inline(always)]
-pub(in crate::fast) fn widen<T: Quant8>(from: &[T], zero: i16, to: &mut [i16]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = from.to_i32() as i16 - zero;
+        self.weights.copy_rows(self.rows, self.flip, self.to);
     }
 }
 

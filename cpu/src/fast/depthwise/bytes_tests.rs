@@ -3,7 +3,8 @@
 use nnhal_hal::ops::padding::{Extents, Window};
 use nnhal_os::cores::OwnCores;
 
-use super::{COLUMNS, Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
+use super::{COLUMNS, Layer, PackedDepthwise, Patches, Plan, QuantizedOutput};
+use crate::fast::packing::Packing;
 use crate::fast::simd::rescales_by_floats;
 use crate::fast::testing::{least_sum_of, place};
 use crate::kernels::fixed_point::Multiplier;

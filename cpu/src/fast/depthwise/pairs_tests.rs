@@ -2,6 +2,7 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType};
 
+use crate::fast::depthwise::pair_tiles::outputs_of_tile;
 use crate::kernels::testing::OneOperation;
 use crate::{KernelSet, RunOptions};
 
@@ -12,17 +13,14 @@ type Case = ([u32; 2], u32, u32, [u32; 2], u32);
 fn tiles_fit_their_runs() {
     for many in [false, true] {
         for run in 1..200 {
-            assert!(super::outputs_of_tile(run, many) <= run);
+            assert!(outputs_of_tile(run, many) <= run);
         }
     }
     assert_eq!(
-        [5, 7, 14, 112].map(|run| super::outputs_of_tile(run, true)),
+        [5, 7, 14, 112].map(|run| outputs_of_tile(run, true)),
         [4, 4, 4, 6]
     );
-    assert_eq!(
-        [2, 7, 112].map(|run| super::outputs_of_tile(run, false)),
-        [1, 3, 3]
-    );
+    assert_eq!([2, 7, 112].map(|run| outputs_of_tile(run, false)), [1, 3, 3]);
 }
 
 #[test]

@@ -44,8 +44,6 @@ fn behind_tiles(depth: usize) -> usize {
 pub(in crate::fast) struct PackedBytes {
     /// With what fills up the parts.
     pub(in crate::fast) depth: usize,
-    /// Values of a part without that.
-    part: usize,
     /// Panel by panel; for each four values along the common dimension a vector of columns in
     /// [`COLUMN_ORDER`].
     panels: AlignedSlice,
@@ -161,7 +159,6 @@ impl PackedBytes {
         let requantization = OfPanels::new(panels, multipliers, scale);
         Ok(PackedBytes {
             depth,
-            part,
             panels: packed,
             bias,
             requantization,
@@ -227,12 +224,6 @@ impl PackedBytes {
     /// Values along the common dimension, with what fills up its parts.
     pub(in crate::fast) fn depth(&self) -> usize {
         self.depth
-    }
-
-    /// Where a value of a row without that is in one with it.
-    #[inline(always)]
-    pub(in crate::fast) fn place(&self, at: usize) -> usize {
-        at / self.part * self.part.next_multiple_of(FOUR) + at % self.part
     }
 
     /// Whether windows can be multiplied where they lie in an image.
