@@ -14,7 +14,7 @@
 use super::byte_tiles as tiles;
 use super::lines::{Lines, Walk};
 use super::packed_bytes::{PackedBytes, RowLayout, filled, pay_tiles};
-use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
+use super::product::{MicroKernel, Product, for_each_part};
 use super::quantized_tile::store_tile;
 use super::tile::{COLUMNS, add_bytes, start_i32};
 use crate::fast::requantize::QuantizedOutput;
@@ -127,34 +127,14 @@ struct Bytes<'a> {
 impl MicroKernel for Bytes<'_> {
     type Value = u8;
     type Result = u8;
-    type Panels<const P: usize> = usize;
-    type Half = ();
+    type Panels<const N: usize, const P: usize> = usize;
 
     const IS_OF_BYTES: bool = true;
     const MOST_ROWS: usize = 4;
-    const HAS_HALF: bool = false;
 
     #[inline(always)]
-    fn vectors(&self, end: usize) -> usize {
-        2 * end.div_ceil(COLUMNS)
-    }
-
-    #[inline(always)]
-    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+    fn panels<const N: usize, const P: usize>(&self, first: usize, _: usize) -> usize {
         first
-    }
-
-    #[inline(always)]
-    fn half(&self, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn rows_of_next_tile(left: usize) -> usize {
-        left.min(4)
-    }
-
-    #[inline(always)]
-    fn panels_of_next_tile(left: usize, _: bool) -> usize {
-        left.min(2)
     }
 
     #[inline(always)]
@@ -197,19 +177,6 @@ impl MicroKernel for Bytes<'_> {
         let column = product.column(first);
         let place = (&mut product.output, run.row, column);
         store_tile::<S::Wide, R, P>(simd, &sums, (&requantization, stored, form), place);
-    }
-
-    fn half_tile<S: Instructions, const R: usize>(_: &mut Product<'_, Self>, _: S, _: &(), _: &mut Walk) {
-        unreachable!("all panels are whole")
-    }
-
-    #[inline(always)]
-    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
-        tall_tiles!(
-            product, simd, (panel, count),
-            2: [8 7 6 5 4 3 2 1],
-            else 1: [8 7 6 5 4 3 2 1]
-        )
     }
 }
 

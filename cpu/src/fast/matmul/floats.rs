@@ -103,8 +103,7 @@ struct Panels<'a, const N: usize, const P: usize> {
 impl<'a, F: Finish> MicroKernel for Floats<'a, F> {
     type Value = f32;
     type Result = f32;
-    type Panels<const P: usize> = Panels<'a, WIDE, P>;
-    type Half = Panels<'a, LANES, 1>;
+    type Panels<const N: usize, const P: usize> = Panels<'a, N, P>;
 
     const MOST_ROWS: usize = ROWS;
     const PAIRS_PANELS: bool = true;
@@ -116,13 +115,16 @@ impl<'a, F: Finish> MicroKernel for Floats<'a, F> {
     }
 
     #[inline(always)]
-    fn panels<const P: usize>(&self, first: usize, column: usize) -> Panels<'a, WIDE, P> {
-        self.of_panels(first, column)
-    }
-
-    #[inline(always)]
-    fn half(&self, panel: usize, column: usize) -> Panels<'a, LANES, 1> {
-        self.of_panels(panel, column)
+    fn panels<const N: usize, const P: usize>(&self, first: usize, column: usize) -> Panels<'a, N, P> {
+        let mut panels = Panels {
+            weights: [&[][..]; P],
+            bias: [&[0.0; N]; P],
+            column,
+        };
+        for panel in 0..P {
+            (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<N>(first + panel);
+        }
+        panels
     }
 
     #[inline(always)]
@@ -183,21 +185,6 @@ impl<'a, F: Finish> MicroKernel for Floats<'a, F> {
     }
 }
 
-impl<'a, F> Floats<'a, F> {
-    #[inline(always)]
-    fn of_panels<const N: usize, const P: usize>(&self, first: usize, column: usize) -> Panels<'a, N, P> {
-        let mut panels = Panels {
-            weights: [&[][..]; P],
-            bias: [&[0.0; N]; P],
-            column,
-        };
-        for panel in 0..P {
-            (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<N>(first + panel);
-        }
-        panels
-    }
-}
-
 impl<'a, F: Finish> Product<'_, Floats<'a, F>> {
     /// A panel, or the half of one for narrow vectors, if all its weights stay in registers. Returns whether
     /// they do.
@@ -219,9 +206,8 @@ impl<'a, F: Finish> Product<'_, Floats<'a, F>> {
     fn tall_tiles_and_half<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
         let panels = (
-            self.kernel.of_panels::<WIDE, 1>(panel, self.column(panel)),
-            self.kernel
-                .of_panels::<LANES, 1>(panel + 1, self.column(panel + 1)),
+            self.kernel.panels::<WIDE, 1>(panel, self.column(panel)),
+            self.kernel.panels::<LANES, 1>(panel + 1, self.column(panel + 1)),
         );
         loop {
             match self.lines.left(&walk) {

@@ -141,29 +141,14 @@ struct Integers<'a> {
 impl MicroKernel for Integers<'_> {
     type Value = u8;
     type Result = f32;
-    type Panels<const P: usize> = usize;
-    type Half = ();
+    type Panels<const N: usize, const P: usize> = usize;
 
     const IS_OF_BYTES: bool = true;
     const MOST_ROWS: usize = 4;
-    const HAS_HALF: bool = false;
 
     #[inline(always)]
-    fn vectors(&self, end: usize) -> usize {
-        2 * end.div_ceil(COLUMNS)
-    }
-
-    #[inline(always)]
-    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+    fn panels<const N: usize, const P: usize>(&self, first: usize, _: usize) -> usize {
         first
-    }
-
-    #[inline(always)]
-    fn half(&self, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn rows_of_next_tile(left: usize) -> usize {
-        left.min(4)
     }
 
     #[inline(always)]
@@ -216,10 +201,6 @@ impl MicroKernel for Integers<'_> {
                 }
             }
         });
-    }
-
-    fn half_tile<S: Instructions, const R: usize>(_: &mut Product<'_, Self>, _: S, _: &(), _: &mut Walk) {
-        unreachable!("all panels are whole")
     }
 
     #[inline(always)]

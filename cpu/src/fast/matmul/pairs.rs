@@ -4,7 +4,7 @@
 use nnhal_os::buffer::AlignedSlice;
 
 use super::lines::{Lines, Run, Walk};
-use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
+use super::product::{MicroKernel, Product, for_each_part};
 use super::quantized_tile::store_tile;
 use super::tile::{COLUMNS, Sums, add_i16, for_each_constant, start_i32};
 use crate::fast::packing::{Packing, PackingError};
@@ -169,8 +169,7 @@ struct Pairs<'a> {
 impl MicroKernel for Pairs<'_> {
     type Value = i16;
     type Result = u8;
-    type Panels<const P: usize> = usize;
-    type Half = usize;
+    type Panels<const N: usize, const P: usize> = usize;
 
     const MOST_ROWS: usize = 5;
     const HAS_HALF: bool = true;
@@ -181,25 +180,13 @@ impl MicroKernel for Pairs<'_> {
     }
 
     #[inline(always)]
-    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+    fn panels<const N: usize, const P: usize>(&self, first: usize, _: usize) -> usize {
         first
-    }
-
-    #[inline(always)]
-    fn half(&self, panel: usize, _: usize) -> usize {
-        panel
     }
 
     #[inline(always)]
     fn rows_of_next_tile(left: usize) -> usize {
         tile_rows(left)
-    }
-
-    /// Where instructions multiply and add at once, with twice as many registers, none is short even if what
-    /// the rows hold is loaded for all of them beforehand.
-    #[inline(always)]
-    fn panels_of_next_tile(left: usize, _: bool) -> usize {
-        left.min(2)
     }
 
     #[inline(always)]
@@ -244,15 +231,6 @@ impl MicroKernel for Pairs<'_> {
                 }
             }
         });
-    }
-
-    #[inline(always)]
-    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
-        tall_tiles!(
-            product, simd, (panel, count),
-            2: [8 7 6 5 4 3 2 1],
-            else 1: [8 7 6 5 4 3 2 1]
-        )
     }
 }
 

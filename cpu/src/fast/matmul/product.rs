@@ -3,8 +3,36 @@
 
 use super::lines::{Lines, Walk};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS};
-use crate::fast::simd::{Instructions, Work};
+use crate::fast::simd::{Instructions, LANES, WIDE, Work};
 use crate::threads::Block;
+
+/// Multiplies some panels with all rows: how many panels there are, and for each such number how many rows a
+/// tile has, which go down to 1. For each there is code of its own. The last number is for all others.
+macro_rules! tall_tiles {
+    (
+        $product:ident, $simd:ident, ($panel:ident, $count:ident),
+        $($panels:literal: [$($rows:literal)*],)* else $last:literal: [$($last_rows:literal)*]
+    ) => {
+        match $count {
+            $($panels => $crate::fast::matmul::product::tall_tiles!(@rows $product, $simd, $panel, $panels, [$($rows)*]),)*
+            _ => $crate::fast::matmul::product::tall_tiles!(@rows $product, $simd, $panel, $last, [$($last_rows)*]),
+        }
+    };
+    (@rows $product:ident, $simd:ident, $panel:ident, $count:literal, [$most:literal $($fewer:literal)*]) => {{
+        let panels = $product.kernel.panels::<{ $crate::fast::simd::WIDE }, $count>($panel, $product.column($panel));
+        let mut walk = $product.lines.walk();
+        loop {
+            let left = $product.lines.left(&walk);
+            match $crate::fast::matmul::lines::rows_of_next_tall_tile(left, $most) {
+                $most.. => Self::tile::<S, $most, $count>($product, $simd, &panels, &mut walk),
+                $($fewer.. => Self::tile::<S, $fewer, $count>($product, $simd, &panels, &mut walk),)*
+                0 => break,
+            }
+        }
+    }};
+}
+
+pub(in crate::fast) use tall_tiles;
 
 /// A packed matrix of one kind of values, and what multiplies one tile of rows with some of its panels.
 pub(in crate::fast) trait MicroKernel: Sized {
@@ -12,10 +40,8 @@ pub(in crate::fast) trait MicroKernel: Sized {
     type Value: Copy;
     /// What becomes of a sum.
     type Result;
-    /// What is the same for all tiles of some panels.
-    type Panels<const P: usize>;
-    /// The same for those of half a panel.
-    type Half;
+    /// What is the same for all tiles of some panels, or of half a one: of so many vectors of `N` columns.
+    type Panels<const N: usize, const P: usize>;
 
     /// Whether it multiplies bytes. Where no instruction does, tiles have one row and one panel then: others
     /// would be much code that only tests run.
@@ -25,42 +51,59 @@ pub(in crate::fast) trait MicroKernel: Sized {
     /// Whether two rows that are all there are take two panels at a time where registers are few.
     const PAIRS_PANELS: bool = false;
     /// Whether half a panel may be behind the whole ones.
-    const HAS_HALF: bool;
+    const HAS_HALF: bool = false;
 
     /// How many narrow vectors the columns before one have, of those that there are.
-    fn vectors(&self, end: usize) -> usize;
+    #[inline(always)]
+    fn vectors(&self, end: usize) -> usize {
+        2 * end.div_ceil(COLUMNS)
+    }
 
     /// What tiles need of some panels, the first of which begins with a column of the output.
-    fn panels<const P: usize>(&self, first: usize, column: usize) -> Self::Panels<P>;
-
-    /// What tiles need of half a panel.
-    fn half(&self, panel: usize, column: usize) -> Self::Half;
+    fn panels<const N: usize, const P: usize>(&self, first: usize, column: usize) -> Self::Panels<N, P>;
 
     /// How many of the rows that are left the next tile takes where registers are few.
-    fn rows_of_next_tile(left: usize) -> usize;
+    #[inline(always)]
+    fn rows_of_next_tile(left: usize) -> usize {
+        left.min(Self::MOST_ROWS)
+    }
 
     /// How many of the panels that are left the next tiles take where registers are many; `is_half_behind`
-    /// says whether half a panel is behind them.
-    fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize;
+    /// says whether half a panel is behind them. With two of integers no register is short, even if what the
+    /// rows hold is loaded for all of them beforehand.
+    #[inline(always)]
+    fn panels_of_next_tile(left: usize, _is_half_behind: bool) -> usize {
+        left.min(2)
+    }
 
     /// Computes the tile of the next rows with some panels.
     fn tile<S: Instructions, const R: usize, const P: usize>(
         product: &mut Product<'_, Self>,
         simd: S,
-        panels: &Self::Panels<P>,
+        panels: &Self::Panels<WIDE, P>,
         walk: &mut Walk,
     );
 
     /// The same with the half of a panel.
+    #[inline(always)]
     fn half_tile<S: Instructions, const R: usize>(
-        product: &mut Product<'_, Self>,
-        simd: S,
-        half: &Self::Half,
-        walk: &mut Walk,
-    );
+        _: &mut Product<'_, Self>,
+        _: S,
+        _: &Self::Panels<LANES, 1>,
+        _: &mut Walk,
+    ) {
+        unreachable!("all panels are whole")
+    }
 
     /// Some panels with all rows where registers are many: by [`tall_tiles`].
-    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, panels: (usize, usize));
+    #[inline(always)]
+    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
+        tall_tiles!(
+            product, simd, (panel, count),
+            2: [8 7 6 5 4 3 2 1],
+            else 1: [8 7 6 5 4 3 2 1]
+        )
+    }
 
     /// Computes the last narrow vectors, from a panel on, in another way than by those tiles where registers
     /// are many: half a panel, a whole one, or both. Says whether it did.
@@ -155,7 +198,7 @@ impl<K: MicroKernel> Product<'_, K> {
     /// All rows there are, which one tile takes: neighbours in a line.
     #[inline(always)]
     fn few_rows<S: Instructions, const R: usize, const P: usize>(&mut self, simd: S, panel: usize) {
-        let panels = self.kernel.panels::<P>(panel, self.column(panel));
+        let panels = self.kernel.panels::<WIDE, P>(panel, self.column(panel));
         let mut walk = self.lines.walk();
         K::tile::<S, R, P>(self, simd, &panels, &mut walk);
     }
@@ -163,7 +206,7 @@ impl<K: MicroKernel> Product<'_, K> {
     #[inline(always)]
     fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
-        let panels = self.kernel.panels::<1>(panel, self.column(panel));
+        let panels = self.kernel.panels::<WIDE, 1>(panel, self.column(panel));
         loop {
             match Self::rows_of_next_tile::<S>(self.lines.left(&walk)) {
                 0 => return,
@@ -192,7 +235,7 @@ impl<K: MicroKernel> Product<'_, K> {
     fn tiles_apart<S: Instructions, const R: usize>(
         &mut self,
         simd: S,
-        panels: &K::Panels<1>,
+        panels: &K::Panels<WIDE, 1>,
         walk: &mut Walk,
     ) {
         simd.apart(Tiles::<K, R> {
@@ -205,7 +248,7 @@ impl<K: MicroKernel> Product<'_, K> {
     #[inline(always)]
     fn half_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
-        let half = self.kernel.half(panel, self.column(panel));
+        let half = self.kernel.panels::<LANES, 1>(panel, self.column(panel));
         loop {
             match self.lines.left(&walk) {
                 0 => return,
@@ -222,7 +265,7 @@ impl<K: MicroKernel> Product<'_, K> {
     fn half_tiles_apart<S: Instructions, const R: usize>(
         &mut self,
         simd: S,
-        half: &K::Half,
+        half: &K::Panels<LANES, 1>,
         walk: &mut Walk,
     ) {
         simd.apart(HalfTiles::<K, R> {
@@ -236,7 +279,7 @@ impl<K: MicroKernel> Product<'_, K> {
 /// The tiles of `R` rows that come next, with one panel.
 struct Tiles<'t, 'a, K: MicroKernel, const R: usize> {
     product: &'t mut Product<'a, K>,
-    panels: &'t K::Panels<1>,
+    panels: &'t K::Panels<WIDE, 1>,
     walk: &'t mut Walk,
 }
 
@@ -254,7 +297,7 @@ impl<K: MicroKernel, const R: usize> Work for Tiles<'_, '_, K, R> {
 /// The tiles of `R` rows that come next, with the half of a panel: at least one.
 struct HalfTiles<'t, 'a, K: MicroKernel, const R: usize> {
     product: &'t mut Product<'a, K>,
-    half: &'t K::Half,
+    half: &'t K::Panels<LANES, 1>,
     walk: &'t mut Walk,
 }
 
@@ -271,34 +314,6 @@ impl<K: MicroKernel, const R: usize> Work for HalfTiles<'_, '_, K, R> {
         }
     }
 }
-
-/// Multiplies some panels with all rows: how many panels there are, and for each such number how many rows a
-/// tile has, which go down to 1. For each there is code of its own. The last number is for all others.
-macro_rules! tall_tiles {
-    (
-        $product:ident, $simd:ident, ($panel:ident, $count:ident),
-        $($panels:literal: [$($rows:literal)*],)* else $last:literal: [$($last_rows:literal)*]
-    ) => {
-        match $count {
-            $($panels => $crate::fast::matmul::product::tall_tiles!(@rows $product, $simd, $panel, $panels, [$($rows)*]),)*
-            _ => $crate::fast::matmul::product::tall_tiles!(@rows $product, $simd, $panel, $last, [$($last_rows)*]),
-        }
-    };
-    (@rows $product:ident, $simd:ident, $panel:ident, $count:literal, [$most:literal $($fewer:literal)*]) => {{
-        let panels = $product.kernel.panels::<$count>($panel, $product.column($panel));
-        let mut walk = $product.lines.walk();
-        loop {
-            let left = $product.lines.left(&walk);
-            match $crate::fast::matmul::lines::rows_of_next_tall_tile(left, $most) {
-                $most.. => Self::tile::<S, $most, $count>($product, $simd, &panels, &mut walk),
-                $($fewer.. => Self::tile::<S, $fewer, $count>($product, $simd, &panels, &mut walk),)*
-                0 => break,
-            }
-        }
-    }};
-}
-
-pub(in crate::fast) use tall_tiles;
 
 /// Has the sums of a tile take the products of each part of its rows; of the weights, one vector is for so
 /// many values.
