@@ -95,11 +95,6 @@ impl<'a> Frame<'a> {
         self.len(outputs).is_some_and(|length| length <= most)
     }
 
-    /// What it is of.
-    pub(super) fn patches(&self) -> &'a Patches {
-        self.patches
-    }
-
     /// Whether the strip is the image itself.
     pub(super) fn is_image(&self) -> bool {
         !self.is_padded

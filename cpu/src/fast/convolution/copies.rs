@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 
 use super::patches::{Patches, Sink};
-use crate::fast::simd::{Instructions, LANES, Work};
+use crate::fast::matmul::lines::Lines;
+use crate::fast::simd::{Instructions, LANES, Work, dispatch};
 use crate::fast::strips::{Frame, Outputs};
 use crate::kernels::element::Quant8;
 
@@ -17,6 +18,9 @@ pub(in crate::fast) trait Form: Copy {
 
     /// What padding holds.
     fn padding(self) -> Self::To;
+
+    /// An image's values if they are in that form as they are.
+    fn as_is(image: &[Self::From]) -> Option<&[Self::To]>;
 
     /// Turns values into that form; to be marked `#[inline(always)]`.
     fn convert(self, from: &[Self::From], to: &mut [Self::To]);
@@ -33,6 +37,10 @@ impl Form for Floats {
     #[inline(always)]
     fn padding(self) -> f32 {
         0.0
+    }
+
+    fn as_is(image: &[f32]) -> Option<&[f32]> {
+        Some(image)
     }
 
     #[inline(always)]
@@ -70,6 +78,10 @@ impl<T: Quant8> Form for Unsigned<T> {
     #[inline(always)]
     fn padding(self) -> u8 {
         self.zero
+    }
+
+    fn as_is(image: &[T]) -> Option<&[u8]> {
+        (T::LEAST == 0).then(|| bytemuck::cast_slice(image))
     }
 
     #[inline(always)]
@@ -111,10 +123,96 @@ impl<T: Quant8> Form for Widened<T> {
         0
     }
 
+    fn as_is(_: &[T]) -> Option<&[i16]> {
+        None
+    }
+
     #[inline(always)]
     fn convert(self, from: &[T], to: &mut [i16]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = from.to_i32() as i16 - self.zero;
+        }
+    }
+}
+
+/// Where the rows of a product lie.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fast) struct Source<'a> {
+    pub(in crate::fast) patches: &'a Patches,
+    /// None where rows are copied one behind the other, or are the image's own pixels.
+    pub(in crate::fast) frame: Option<Frame<'a>>,
+    /// Of how many values parts of rows are multiples.
+    pub(in crate::fast) unit: usize,
+    /// Values from a copied row to the next.
+    pub(in crate::fast) apart: usize,
+}
+
+impl Source<'_> {
+    /// Whether rows are read in the image, if it is in the form that is multiplied.
+    fn is_image(&self) -> bool {
+        let patches = self.patches;
+        match &self.frame {
+            Some(frame) => {
+                // Nothing else is read to fill parts up.
+                let part = patches.horizontal.filter as usize * patches.input.channels as usize;
+                frame.is_image() && part.is_multiple_of(self.unit)
+            }
+            None => patches.are_pixels() && patches.depth() == self.apart,
+        }
+    }
+
+    /// Values of memory that rows of so many outputs take.
+    pub(in crate::fast) fn copies<F: Form>(&self, outputs: usize) -> usize {
+        if self.is_image() && F::as_is(&[]).is_some() {
+            return 0;
+        }
+        match &self.frame {
+            // With what is read with the last part to fill it up, of which the strip has one already.
+            Some(frame) => {
+                let length = frame.len(outputs).unwrap_or(usize::MAX);
+                length.saturating_add(self.unit.saturating_sub(2))
+            }
+            None => outputs.saturating_mul(self.apart),
+        }
+    }
+
+    /// The rows of some outputs of an image, read in place or from `copies`, which is memory of
+    /// [`Source::copies`].
+    pub(in crate::fast) fn lines<'l, F: Form>(
+        &self,
+        form: F,
+        input: &'l [F::From],
+        outputs: Outputs,
+        copies: &'l mut [F::To],
+    ) -> Lines<'l, F::To> {
+        let (unit, apart) = (self.unit, self.apart);
+        match (&self.frame, F::as_is(input).filter(|_| self.is_image())) {
+            (Some(frame), Some(image)) => frame.windows(frame.of_image(image, outputs), outputs, unit),
+            (Some(frame), None) => {
+                dispatch(Strip {
+                    form,
+                    frame,
+                    input,
+                    outputs,
+                    strip: &mut *copies,
+                });
+                frame.windows(copies, outputs, unit)
+            }
+            (None, Some(image)) => {
+                Lines::of_rows(&image[outputs.first * apart..], outputs.count, (apart, apart))
+            }
+            (None, None) => {
+                dispatch(Gather {
+                    form,
+                    patches: self.patches,
+                    input,
+                    outputs,
+                    unit,
+                    apart,
+                    rows: &mut *copies,
+                });
+                Lines::of_rows(copies, outputs.count, (apart, apart))
+            }
         }
     }
 }

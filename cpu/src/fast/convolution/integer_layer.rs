@@ -3,14 +3,12 @@
 
 use nnhal_os::buffer::AlignedSlice;
 
-use super::copies::{Gather, Unsigned};
+use super::copies::{Source, Unsigned};
 use super::patches::Patches;
 use super::products::cost;
 use crate::fast::matmul::integers::{FOUR, Finish, PackedIntegers};
-use crate::fast::matmul::lines::Lines;
 use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
-use crate::fast::simd::dispatch;
 use crate::fast::strips::{Frame, Outputs};
 use crate::plan::cost::BYTES_TIMES_AS_FAST;
 use crate::threads::{Grid, Team};
@@ -70,8 +68,7 @@ pub(crate) struct IntegerLayer {
 pub(in crate::fast) struct Parted<'a> {
     threads: usize,
     grid: Grid,
-    /// None where rows are copied one behind the other, or are the input's own pixels.
-    frame: Option<Frame<'a>>,
+    source: Source<'a>,
     /// Bytes of memory for each thread's copies.
     copies: usize,
 }
@@ -104,11 +101,6 @@ impl IntegerLayer {
         self.weights.sizes().1.next_multiple_of(FOUR)
     }
 
-    /// Whether rows are pixels that are multiplied where they are.
-    fn are_in_place(&self) -> bool {
-        self.patches.are_pixels() && self.weights.sizes().1.is_multiple_of(FOUR)
-    }
-
     /// How `team` parts it.
     pub(in crate::fast) fn parted(&self, team: &Team<'_>) -> Parted<'_> {
         let (patches, matrix) = (&self.patches, self.weights.packed().bytes().len());
@@ -127,19 +119,20 @@ impl IntegerLayer {
             } else {
                 1
             };
-        let frame = Frame::of(patches, grid.rows_per_block)
-            .filter(|_| part.is_multiple_of(FOUR) && !patches.are_pixels());
-        let copies = match &frame {
-            Some(frame) if frame.is_image() => 0,
-            Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
-            None if self.are_in_place() => 0,
-            None => grid.rows_per_block.saturating_mul(self.row()),
+        let is_whole = part.is_multiple_of(FOUR);
+        let frame = Frame::of(patches, grid.rows_per_block);
+        let source = Source {
+            patches,
+            frame: frame.filter(|_| is_whole && !patches.are_pixels()),
+            // Rows that are copied have nothing between their parts.
+            unit: if is_whole { FOUR } else { 1 },
+            apart: self.row(),
         };
         Parted {
             threads: threads.min(grid.blocks().max(1)),
+            copies: source.copies::<Unsigned<u8>>(grid.rows_per_block),
             grid,
-            frame,
-            copies,
+            source,
         }
     }
 
@@ -152,7 +145,7 @@ impl IntegerLayer {
         (output, finish): (&mut [f32], Finish<'_>),
         (copies, team): (&mut [u8], &Team<'_>),
     ) {
-        let (patches, row) = (&self.patches, self.row());
+        let patches = &self.patches;
         let images = if patches.are_pixels() {
             patches.input.batch as usize
         } else {
@@ -168,32 +161,8 @@ impl IntegerLayer {
                     first: block.first_row(),
                     count: block.rows(),
                 };
-                let lines = match &parted.frame {
-                    Some(frame) if frame.is_image() => {
-                        frame.windows(frame.of_image(input, outputs), outputs, FOUR)
-                    }
-                    Some(frame) => {
-                        frame.fill(input, outputs, (&mut *copies, zero), |from, to| {
-                            to.copy_from_slice(from)
-                        });
-                        frame.windows(copies, outputs, FOUR)
-                    }
-                    None if self.are_in_place() => {
-                        Lines::of_rows(&input[outputs.first * row..], outputs.count, (row, row))
-                    }
-                    None => {
-                        dispatch(Gather {
-                            form: Unsigned::<u8>::new(zero),
-                            patches,
-                            input,
-                            outputs,
-                            unit: 1,
-                            apart: row,
-                            rows: &mut *copies,
-                        });
-                        Lines::of_rows(copies, outputs.count, (row, row))
-                    }
-                };
+                let form = Unsigned::<u8>::new(zero);
+                let lines = parted.source.lines(form, input, outputs, copies);
                 self.weights.multiply(lines, finish, block);
             });
         }

@@ -6,9 +6,10 @@
 //! channels do not make whole fours, or whole pairs where products are taken by pairs.
 
 use nnhal_hal::OperandType;
+use nnhal_hal::ops::padding::Extents;
 use nnhal_os::buffer::OutOfMemory;
 
-use super::copies::{Floats, Gather, Strip, Unsigned, Widened, sign_bit};
+use super::copies::{Floats, Form, Gather, Source, Unsigned, Widened, sign_bit};
 use super::patches::Patches;
 use crate::fast::epilogue::Epilogue;
 use crate::fast::matmul::float_matrix::FloatMatrix;
@@ -21,7 +22,7 @@ use crate::fast::simd::{Instructions, Work, dispatch, has_wide};
 use crate::fast::strips::{Frame, Outputs};
 use crate::kernels::element::Quant8;
 use crate::scratch::Scratch;
-use crate::threads::{Cost, Grid, Team};
+use crate::threads::{Block, Cost, Grid, Team};
 
 /// Bytes of which some times as many stay in a first-level cache.
 const NEAREST_BYTES: usize = 16 * 1024;
@@ -32,64 +33,75 @@ pub(in crate::fast) fn run_f32(
     patches: &Patches,
     input: &[f32],
     (output, epilogue): (&mut [f32], Epilogue<'_>),
-    (scratch, team): (&mut Scratch, &Team<'_>),
+    memory: (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
-    let depth = weights.depth();
-    let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
-    if patches.are_pixels() {
-        let grid = grid(
-            threads,
-            (patches.count(), depth * size_of::<f32>()),
-            (patches, matrix),
-        );
-        let threads = threads.min(grid.blocks().max(1));
-        let memory = scratch.shares::<f32>(threads, weights.scratch(grid.rows_per_block))?;
-        team.for_each_block(threads, &grid, (output, memory), |block, memory| {
-            let first = block.first_row();
-            let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
-            weights.multiply(lines, memory, block, epilogue.at_row(first));
-        });
-        return Ok(());
-    }
-    let (grid, frame) = framing::<f32>(patches, matrix, threads);
-    let threads = threads.min(grid.blocks().max(1));
-    let length = match &frame {
-        Some(frame) if frame.is_image() => 0,
-        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
-        None => grid.rows_per_block * depth,
+    let matrix = (weights.packed().bytes().len(), weights.times_as_fast());
+    run(
+        (Floats, 1, weights.depth()),
+        (patches, matrix),
+        (input, output),
+        |rows| weights.scratch(rows),
+        memory,
+        |lines, own, block, first| weights.multiply(lines, own, block, epilogue.at_row(first)),
+    )
+}
+
+/// A convolution by rows in a form, which have so many values, and whose parts are multiples of a unit; of a
+/// matrix of so many bytes, whose products are so many times as fast as those of floats. `own` says how much
+/// memory products of so many rows take beside copies. `multiply` is told the first of all rows.
+fn run<F: Form + Sync, R: Send>(
+    (form, unit, apart): (F, usize, usize),
+    (patches, (matrix, times)): (&Patches, (usize, u64)),
+    (input, output): (&[F::From], &mut [R]),
+    own: impl Fn(usize) -> usize,
+    (scratch, team): (&mut Scratch, &Team<'_>),
+    multiply: impl Fn(Lines<'_, F::To>, &mut [F::To], Block<'_, R>, usize) + Sync,
+) -> Result<(), OutOfMemory>
+where
+    F::From: Sync,
+    F::To: Send,
+{
+    let threads = team.threads_for(cost(patches, matrix, times));
+    let is_of_pixels = patches.are_pixels();
+    let (grid, frame) = if is_of_pixels {
+        let rows = (patches.count(), apart * size_of::<F::To>());
+        (grid(threads, rows, (patches, matrix)), None)
+    } else {
+        let (grid, frame) = framing::<F::To>(patches, matrix, threads);
+        // Parts begin with a unit of their own where the filter's rows do.
+        let fits = patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(unit as u32);
+        (grid, frame.filter(|_| fits))
     };
-    let own = weights.scratch(grid.rows_per_block);
-    let length = length.checked_add(own).ok_or(OutOfMemory { bytes: usize::MAX })?;
-    let memory = scratch.shares::<f32>(threads, length)?;
-    for (image, (input, output)) in patches.images(input, output).enumerate() {
+    let source = Source {
+        patches,
+        frame,
+        unit,
+        apart,
+    };
+    let threads = threads.min(grid.blocks().max(1));
+    let own = own(grid.rows_per_block);
+    let length = own.checked_add(source.copies::<F>(grid.rows_per_block));
+    let length = length.ok_or(OutOfMemory { bytes: usize::MAX })?;
+    let memory = scratch.shares::<F::To>(threads, length)?;
+    // Single pixels are rows of one large image.
+    let size = |extents: &Extents, all: usize| match is_of_pixels {
+        true => all.max(1),
+        false => patches.image_size(extents).max(1),
+    };
+    let (size_in, size_out) = (
+        size(&patches.input, input.len()),
+        size(&patches.output, output.len()),
+    );
+    let images = input.chunks_exact(size_in).zip(output.chunks_exact_mut(size_out));
+    for (image, (input, output)) in images.enumerate() {
         team.for_each_block(threads, &grid, (output, &mut *memory), |block, memory| {
             let (own, copies) = memory.split_at_mut(own);
             let outputs = Outputs {
                 first: block.first_row(),
                 count: block.rows(),
             };
-            let lines = match &frame {
-                Some(frame) => lines_f32(frame, input, outputs, copies),
-                None => {
-                    dispatch(Gather {
-                        form: Floats,
-                        patches,
-                        input,
-                        outputs,
-                        unit: 1,
-                        apart: depth,
-                        rows: &mut *copies,
-                    });
-                    Lines::of_rows(copies, outputs.count, (depth, depth))
-                }
-            };
-            weights.multiply(
-                lines,
-                own,
-                block,
-                epilogue.at_row(image * grid.rows + outputs.first),
-            );
+            let lines = source.lines(form, input, outputs, copies);
+            multiply(lines, own, block, image * grid.rows + outputs.first);
         });
     }
     Ok(())
@@ -160,69 +172,17 @@ pub(in crate::fast) fn run_q8<T: Quant8>(
     patches: &Patches,
     (input, input_zero): (&[T], i32),
     (output, stored): (&mut [T], QuantizedOutput),
-    (scratch, team): (&mut Scratch, &Team<'_>),
+    memory: (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
-    let row = weights.pairs() * 2;
-    let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(cost(patches, matrix, 1));
-    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
-    let form = Widened::<T>::new(input_zero);
-    let (pixels, total) = (patches.are_pixels(), patches.count());
-    let (grid, frame) = if pixels {
-        let row_bytes = row * size_of::<i16>();
-        (grid(threads, (total, row_bytes), (patches, matrix)), None)
-    } else {
-        let (grid, frame) = framing::<i16>(patches, matrix, threads);
-        // Parts begin with pairs of their own where the filter's rows do.
-        let fits =
-            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(2);
-        (grid, frame.filter(fits))
-    };
-    let threads = threads.min(grid.blocks().max(1));
-    let length = match &frame {
-        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
-        None => grid.rows_per_block * row,
-    };
-    let widened = scratch.shares::<i16>(threads, length)?;
-    // Single pixels are rows of one large image.
-    let images = if pixels { total.max(1) } else { 1 };
-    let input_size = patches.image_size(&patches.input) * images;
-    let output_size = patches.image_size(&patches.output) * images;
-    let each = input.chunks(input_size.max(1));
-    for (input, output) in each.zip(output.chunks_mut(output_size.max(1))) {
-        team.for_each_block(threads, &grid, (output, &mut *widened), |block, widened| {
-            let outputs = Outputs {
-                first: block.first_row(),
-                count: block.rows(),
-            };
-            let lines = match &frame {
-                Some(frame) => {
-                    dispatch(Strip {
-                        form,
-                        frame,
-                        input,
-                        outputs,
-                        strip: &mut *widened,
-                    });
-                    frame.windows(widened, outputs, 2)
-                }
-                None => {
-                    dispatch(Gather {
-                        form,
-                        patches,
-                        input,
-                        outputs,
-                        unit: 2,
-                        apart: row,
-                        rows: &mut *widened,
-                    });
-                    Lines::of_rows(widened, outputs.count, (row, row))
-                }
-            };
-            weights.multiply(lines, block, (stored, T::LEAST < 0));
-        });
-    }
-    Ok(())
+    let matrix = (weights.packed().bytes().len(), 1);
+    run(
+        (Widened::<T>::new(input_zero), 2, 2 * weights.pairs()),
+        (patches, matrix),
+        (input, bytemuck::cast_slice_mut::<T, u8>(output)),
+        |_| 0,
+        memory,
+        |lines, _, block, _| weights.multiply(lines, block, (stored, T::LEAST < 0)),
+    )
 }
 
 /// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single
@@ -235,19 +195,20 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
-    let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
-    let zero = input_zero as u8 ^ sign_bit::<T>();
-    if !patches.are_pixels() && weights.reads_windows() {
-        let (grid, frame) = framing::<u8>(patches, matrix, threads);
-        // Parts begin with fours of their own where the filter's rows do.
-        let fits =
-            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(4);
-        if let Some(frame) = frame.filter(fits) {
-            let memory = (scratch, team, threads);
-            return run_windows(weights, (&frame, &grid), (input, zero), (output, stored), memory);
-        }
+    let (matrix, times) = (weights.packed().bytes().len(), weights.times_as_fast());
+    let form = Unsigned::<T>::new(input_zero as u8 ^ sign_bit::<T>());
+    let output = bytemuck::cast_slice_mut::<T, u8>(output);
+    if weights.reads_windows() {
+        return run(
+            (form, FOUR, depth),
+            (patches, (matrix, times)),
+            (input, output),
+            |_| 0,
+            (scratch, team),
+            |lines, _, block, _| weights.multiply_windows(lines, block, (stored, is_signed)),
+        );
     }
+    let threads = team.threads_for(cost(patches, matrix, times));
     let grid = grid(threads, (patches.count(), depth), (patches, matrix));
     let threads = threads.min(grid.blocks().max(1));
     let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
@@ -259,7 +220,6 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
     };
     let length = copies + grid.rows_per_block;
     let memory = scratch.shares::<i32>(threads, length)?;
-    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     team.for_each_block(threads, &grid, (output, memory), |block, memory| {
         let (first, count) = (block.first_row(), block.rows());
         let (copied, terms) = memory[..length].split_at_mut(copies);
@@ -276,7 +236,7 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
                 });
             } else {
                 dispatch(Gather {
-                    form: Unsigned::<T>::new(zero),
+                    form,
                     patches,
                     input,
                     outputs: Outputs { first, count },
@@ -289,54 +249,6 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
         };
         weights.multiply((rows, layout), terms, block, (stored, is_signed));
     });
-    Ok(())
-}
-
-/// The same of windows in strips of the image; `zero` is what padding holds, as unsigned.
-fn run_windows<T: Quant8>(
-    weights: &PackedBytes,
-    (frame, grid): (&Frame<'_>, &Grid),
-    (input, zero): (&[T], u8),
-    (output, stored): (&mut [T], QuantizedOutput),
-    (scratch, team, threads): (&mut Scratch, &Team<'_>, usize),
-) -> Result<(), OutOfMemory> {
-    let (patches, is_signed) = (frame.patches(), T::LEAST < 0);
-    let threads = threads.min(grid.blocks().max(1));
-    let part = patches.horizontal.filter as usize * patches.input.channels as usize;
-    let is_read_in_place = frame.is_image() && !is_signed && part.is_multiple_of(FOUR);
-    let length = if is_read_in_place {
-        0
-    } else {
-        // With what is read with the last part to fill it up, of which the strip has one already.
-        frame
-            .len(grid.rows_per_block)
-            .unwrap_or(usize::MAX)
-            .saturating_add(FOUR - 2)
-    };
-    let strips = scratch.shares::<u8>(threads, length)?;
-    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
-    for (input, output) in patches.images(input, output) {
-        team.for_each_block(threads, grid, (output, &mut *strips), |block, strip| {
-            let outputs = Outputs {
-                first: block.first_row(),
-                count: block.rows(),
-            };
-            let strip = if is_read_in_place {
-                frame.of_image(bytemuck::cast_slice(input), outputs)
-            } else {
-                dispatch(Strip {
-                    form: Unsigned::<T>::new(zero),
-                    frame,
-                    input,
-                    outputs,
-                    strip: &mut *strip,
-                });
-                strip
-            };
-            let lines = frame.windows(strip, outputs, FOUR);
-            weights.multiply_windows(lines, block, (stored, is_signed));
-        });
-    }
     Ok(())
 }
 
