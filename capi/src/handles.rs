@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use nnhal_os::fork::PerProcess;
+use once_cell::race::OnceBox;
 
 use crate::burst::Burst;
 use crate::compilation::Compilation;
@@ -99,7 +100,8 @@ struct Slot {
     object: ArcSwapOption<Object>,
 }
 
-static TABLE: [OnceLock<Box<[Slot]>>; TABLES] = [const { OnceLock::new() }; TABLES];
+/// Tables are made without a lock: a child of `fork()` would wait for ever for one that another thread held.
+static TABLE: [OnceBox<Box<[Slot]>>; TABLES] = [const { OnceBox::new() }; TABLES];
 
 /// Slots that were never used: from this index on.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
@@ -125,7 +127,7 @@ fn table_of(index: usize) -> (usize, usize, usize) {
 fn slot(index: usize) -> Option<&'static Slot> {
     let (table, start, size) = table_of(index);
     let table = TABLE.get(table)?;
-    let slots = table.get_or_init(|| (0..size).map(|_| Slot::default()).collect());
+    let slots = table.get_or_init(|| Box::new((0..size).map(|_| Slot::default()).collect()));
     slots.get(index - start)
 }
 

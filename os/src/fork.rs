@@ -6,7 +6,6 @@
 //! process.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use memmap2::MmapMut;
@@ -29,9 +28,9 @@ impl ForkStamp {
     /// Whether the calling process is the one that took the stamp.
     #[inline]
     pub fn is_current(self) -> bool {
-        match PAGE.get() {
-            Some(Some(word)) => word.load(Ordering::Relaxed) == self.0,
-            _ => current() == self.0,
+        match page() {
+            Some(word) => word.load(Ordering::Relaxed) == self.0,
+            None => current() == self.0,
         }
     }
 }
@@ -115,14 +114,47 @@ pub fn run_in_copy(work: impl FnOnce() -> u8) -> Result<WaitStatus, SysError> {
     }
 }
 
-/// The word that a fork wipes; `None` where the kernel cannot do that.
-static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+/// The word that a fork wipes; null before the first stamp, [`NEVER_WIPED`] where the kernel cannot do that.
+/// There is no lock around its making, since a child may be forked meanwhile.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+static NEVER_WIPED: AtomicU64 = AtomicU64::new(0);
+
+/// The word that a fork wipes, if there is one already.
+#[inline]
+fn page() -> Option<&'static AtomicU64> {
+    let page = PAGE.load(Ordering::Acquire);
+    if std::ptr::eq(page, &raw const NEVER_WIPED) {
+        return None;
+    }
+    // SAFETY: what is stored there is null or the start of a mapping that is never unmapped, is page-aligned,
+    // readable, writable and at least eight bytes long, and is accessed as an atomic only.
+    unsafe { page.as_ref() }
+}
+
+/// The same, made if need be; `None` where the kernel cannot do that.
+fn page_or_new() -> Option<&'static AtomicU64> {
+    if PAGE.load(Ordering::Acquire).is_null() {
+        let fresh = wiped_by_fork();
+        let start = fresh
+            .as_ref()
+            .map_or((&raw const NEVER_WIPED).cast_mut(), |page| {
+                page.as_ptr().cast::<AtomicU64>().cast_mut()
+            });
+        let stored = PAGE.compare_exchange(std::ptr::null_mut(), start, Ordering::AcqRel, Ordering::Relaxed);
+        if stored.is_ok() {
+            // It stays for good. That of a thread that came second goes.
+            std::mem::forget(fresh);
+        }
+    }
+    page()
+}
 
 /// The last stamp that was given out here or in a process that this one is a copy of.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 fn current() -> u64 {
-    let Some(word) = PAGE.get_or_init(wiped_by_fork) else {
+    let Some(word) = page_or_new() else {
         return u64::from(std::process::id());
     };
     match word.load(Ordering::Relaxed) {
@@ -138,18 +170,12 @@ fn current() -> u64 {
     }
 }
 
-fn wiped_by_fork() -> Option<&'static AtomicU64> {
+/// A page of zeros that a fork wipes.
+fn wiped_by_fork() -> Option<MmapMut> {
     let mut page = MmapMut::map_anon(size_of::<u64>()).ok()?;
     // SAFETY: the range is this mapping and nothing else; the advice takes effect in forked processes only.
     let advised = unsafe { libc::madvise(page.as_mut_ptr().cast(), page.len(), libc::MADV_WIPEONFORK) };
-    if advised != 0 {
-        return None;
-    }
-    let word: *const AtomicU64 = page.as_ptr().cast();
-    std::mem::forget(page);
-    // SAFETY: the mapping is page-aligned, readable, writable and at least eight bytes long, holds zeros, is
-    // never unmapped since it has just been forgotten, and is accessed through this reference only.
-    Some(unsafe { &*word })
+    (advised == 0).then_some(page)
 }
 
 #[cfg(test)]
@@ -180,7 +206,7 @@ mod tests {
         drop(held);
         assert_eq!(*LOCK.get().lock().unwrap(), 8);
         // What a fork does to the page, without a fork in a process full of test threads.
-        if let Some(Some(word)) = PAGE.get() {
+        if let Some(word) = page() {
             word.store(0, Ordering::Relaxed);
             assert!(!stamp.is_current());
             assert_ne!(ForkStamp::take(), stamp);

@@ -1,6 +1,6 @@
 //! Where and how a thread runs: processors it may use, real-time scheduling for measurements.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
@@ -18,16 +18,19 @@ pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
 /// How many processors the machine has online, whichever of them this thread may use; 1 if that cannot be
 /// found out. As it was when this was first asked for: it reads files, which a process in a jail cannot.
 pub fn online_cpus() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| {
-        let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
-        count
-            .ok()
-            .flatten()
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(1)
-            .max(1)
-    })
+    /// 0 before that. No lock is taken, which a child of `fork()` could find held.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let known = COUNT.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+    let count = count.ok().flatten().and_then(|count| usize::try_from(count).ok());
+    let count = count.unwrap_or(1).max(1);
+    match COUNT.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => count,
+        Err(known) => known,
+    }
 }
 
 /// How often the system has taken the processor from the calling thread and given it to another, a yield of

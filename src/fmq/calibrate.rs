@@ -2,11 +2,11 @@
 //! of polls and no poll reads the clock.
 
 use std::hint::black_box;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nnhal_os::time::{Clock, MonotonicClock};
 use nnhal_os::{cpu, sched};
+use once_cell::race::OnceBox;
 
 /// Fractional bits of the durations here: a poll may take less than a nanosecond.
 const FRACTION_BITS: u32 = 8;
@@ -52,7 +52,8 @@ pub(super) struct PollRates {
 impl PollRates {
     /// The rates of this machine; the first call in a process takes about 50 us.
     pub(super) fn get() -> Self {
-        static RATES: OnceLock<PollRates> = OnceLock::new();
+        // Two threads may measure at once. A lock could be held for ever in a child of `fork()`.
+        static RATES: OnceBox<PollRates> = OnceBox::new();
         *RATES.get_or_init(|| {
             let paused = measure(200, cpu::relax);
             let (first_pause, polls) = if paused <= SHORT_PAUSE {
@@ -61,7 +62,7 @@ impl PollRates {
                 (Pause::None, 4000)
             };
             let eager = measure(polls, || first_pause.pause());
-            Self::from_durations(eager, first_pause, paused)
+            Box::new(Self::from_durations(eager, first_pause, paused))
         })
     }
 

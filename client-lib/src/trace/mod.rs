@@ -11,13 +11,14 @@ mod sources;
 mod worker_spans;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::{Guard, SpanKind, TraceReader, Tracer, trace_bytes};
 use nnhal::wire::Call;
-use nnhal_os::fork::ForkStamp;
+use nnhal_os::fork::PerProcess;
 use nnhal_os::shm::SharedMemory;
 
 use self::file::TraceFile;
@@ -31,7 +32,10 @@ pub const TRACE_VARIABLE: &str = "NNHAL_TRACE";
 /// How often spans are read.
 const PERIOD: Duration = Duration::from_millis(20);
 
-static TRACE: OnceLock<Option<Trace>> = OnceLock::new();
+static TRACE: PerProcess<OnceLock<Option<Trace>>> = PerProcess::new(OnceLock::new);
+
+/// Whether this process, or one that it is a copy of, has its trace. A copy leaves the file to its parent.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The trace of this process.
 #[derive(Debug)]
@@ -39,7 +43,6 @@ struct Trace {
     /// Of this process's own spans.
     tracer: Tracer,
     sources: Mutex<Sources>,
-    stamp: ForkStamp,
 }
 
 /// Why there is no trace, or no spans of a worker in it.
@@ -58,6 +61,9 @@ enum StartError {
 impl Trace {
     /// The trace that the environment asks for.
     fn of_environment() -> Option<Trace> {
+        if IS_TAKEN.swap(true, Ordering::Relaxed) {
+            return None;
+        }
         let path = nnhal_os::environment::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
         match Trace::start(&path) {
             Ok(trace) => Some(trace),
@@ -87,7 +93,6 @@ impl Trace {
         Ok(Trace {
             tracer,
             sources: Mutex::new(sources),
-            stamp: ForkStamp::take(),
         })
     }
 
@@ -117,19 +122,14 @@ fn write_now_and_then() {
 /// The trace, if there is one and it is this process's, not that of its parent.
 #[inline]
 fn trace() -> Option<&'static Trace> {
-    TRACE
-        .get_or_init(Trace::of_environment)
-        .as_ref()
-        .filter(|trace| trace.stamp.is_current())
+    TRACE.get().get_or_init(Trace::of_environment).as_ref()
 }
 
 /// Writes what has been recorded up to now into the file that `NNHAL_TRACE` names; nothing if it names none.
 /// It happens by itself some fifty times a second and when a connection ends; a program that ends suddenly
 /// calls this before.
 pub fn flush_trace() {
-    if let Some(trace) = TRACE.get().and_then(Option::as_ref)
-        && trace.stamp.is_current()
-    {
+    if let Some(trace) = TRACE.get().get().and_then(Option::as_ref) {
         trace.sources().write();
     }
 }

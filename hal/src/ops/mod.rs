@@ -130,16 +130,24 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
 /// Codes of standard operations lie below this number, OEM_OPERATION excepted.
 const STANDARD_CODES: usize = 102;
 
-static INDEX: std::sync::LazyLock<[Option<&'static OperationEntry>; STANDARD_CODES]> =
-    std::sync::LazyLock::new(|| {
-        let mut index = [None; STANDARD_CODES];
-        for entry in FAMILIES.iter().copied().flatten() {
-            if let Some(slot) = index.get_mut(entry.operation.0 as usize) {
-                *slot = Some(entry);
-            }
+/// Made by the compiler: what was made at the first use would need a lock, which a child of `fork()` may find
+/// held for ever.
+static INDEX: [Option<&'static OperationEntry>; STANDARD_CODES] = index();
+
+#[allow(clippy::indexing_slicing, reason = "the compiler computes it")]
+const fn index() -> [Option<&'static OperationEntry>; STANDARD_CODES] {
+    let mut index = [None; STANDARD_CODES];
+    let mut families = FAMILIES;
+    while let [family, others @ ..] = families {
+        let mut entries = *family;
+        while let [entry, rest @ ..] = entries {
+            index[entry.operation.0 as usize] = Some(entry);
+            entries = rest;
         }
-        index
-    });
+        families = others;
+    }
+    index
+}
 
 /// The entry of `operation`, or `None` for one that the table does not know (extension and OEM operations).
 #[must_use]

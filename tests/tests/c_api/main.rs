@@ -5,7 +5,10 @@ mod program;
 
 use std::path::Path;
 
-use program::{library, run_beside_vendor, run_case, run_example, run_example_with_driver, run_with_deaths};
+use program::{
+    library, run_beside_vendor, run_case, run_example, run_example_with_driver, run_with_deaths,
+    run_without_driver,
+};
 
 #[test]
 fn n001_null_pointers_and_stale_ones_are_told() {
@@ -342,6 +345,11 @@ fn inspected(tool: &str, options: &[&str]) -> String {
         .expect("binutils");
     assert!(output.status.success(), "{tool}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn process_that_forks_beside_first_calls_leaves_no_call_hanging() {
+    run_without_driver("forks");
 }
 
 #[test]

@@ -194,6 +194,18 @@ pub(crate) fn run_example_with_driver(driver: &Path) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
+/// Runs a program where no driver is, with a trace of each of its processes.
+#[track_caller]
+pub(crate) fn run_without_driver(name: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = program(&format!("capi/tests/c/{name}.c"), folder.path());
+    let output = run(command
+        .env("NNHAL_RUNTIME_DIR", folder.path().join("none"))
+        .env("NNHAL_DRIVER", folder.path().join("none"))
+        .env("NNHAL_TRACE", folder.path().join("trace-%p.json")));
+    expect_success(name, &output);
+}
+
 /// Runs one case of the program whose workers are killed whenever it says so, with this policy in the
 /// environment.
 #[track_caller]

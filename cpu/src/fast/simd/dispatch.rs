@@ -1,6 +1,6 @@
 //! The choice of the instruction set: what the processor has, and what the environment permits.
 
-use std::sync::LazyLock;
+use once_cell::race::OnceBox;
 
 use super::amx::Amx;
 use super::instructions::{Instructions, Loop, Work};
@@ -126,11 +126,12 @@ const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 /// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
 #[inline]
 fn used() -> InstructionSet {
-    static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
+    // No lock is taken, which a child of `fork()` could find held for ever.
+    static USED: OnceBox<InstructionSet> = OnceBox::new();
+    *USED.get_or_init(|| {
         let limit = nnhal_os::environment::var(LIMIT);
-        from_limit(limit.as_deref())
-    });
-    *USED
+        Box::new(from_limit(limit.as_deref()))
+    })
 }
 
 pub(super) fn from_limit(limit: Option<&str>) -> InstructionSet {
