@@ -2,9 +2,9 @@
 //! project's own rules around them, shared memory ([`shm`]), and clocks and deadlines ([`time`]).
 //!
 //! Contract: every function here is safe to call with any argument; what is wrong with the arguments or the
-//! system comes back as an error that names the call and the reason. Nothing here keeps state. Descriptors
-//! come back owned and close-on-exec. Calls interrupted by a signal are resumed, except where the caller is
-//! told so.
+//! system comes back as an error that names the call and the reason. Nothing here keeps state but names of
+//! memories, the number of processors, and what a fork changes. Descriptors come back owned and
+//! close-on-exec. Calls interrupted by a signal are resumed, except where the caller is told so.
 #![allow(unsafe_code)]
 
 pub mod buffer;

@@ -107,9 +107,23 @@ pub fn thread_heaps(pid: u32) -> usize {
 /// If the kernel does not say.
 #[must_use]
 pub fn anonymous_bytes(pid: u32) -> u64 {
+    resident(pid, "RssAnon:")
+}
+
+/// Memory that others share with a process, of which it has touched the pages, in bytes.
+///
+/// # Panics
+///
+/// If the kernel does not say.
+#[must_use]
+pub fn shared_bytes(pid: u32) -> u64 {
+    resident(pid, "RssShmem:")
+}
+
+fn resident(pid: u32, kind: &str) -> u64 {
     let status = std::fs::read_to_string(proc(pid, "status")).expect("a process");
     let kilobytes = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    let line = status.lines().find(|line| line.starts_with(kind));
     line.and_then(kilobytes).expect("a kernel that counts it") * 1024
 }
 

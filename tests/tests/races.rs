@@ -11,8 +11,9 @@ use nnhal_os::eventfd;
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, Neighbour, RawClient, SetOnDrop, TIMEOUT, TestDaemon, add_model, execution, fds_of,
-    group_of, is_alive, private_bytes, request_in_one_memory, shared_floats, wait_until,
+    DaemonOptions, Neighbour, RawClient, SetOnDrop, TIMEOUT, TestDaemon, add_model, anonymous_bytes,
+    execution, fds_of, group_of, is_alive, private_bytes, request_in_one_memory, shared_bytes, shared_floats,
+    wait_until,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -56,8 +57,8 @@ fn description(size: u64) -> MemoryDescription {
 /// What comes of a call.
 enum Answer {
     Replied,
-    /// By this signal.
-    Died(i32),
+    /// By this signal, with what it said last.
+    Died(i32, String),
 }
 
 /// Executes; every call has an answer, if it is that the worker died.
@@ -69,12 +70,12 @@ fn execute(client: &mut RawClient, model: PreparedModelHandle, memory: MemoryHan
         Err(_) => client.drain(),
     };
     let exits = messages.into_iter().chain(client.drain());
-    let mut signals = exits.filter_map(|message| match message {
-        Message::WorkerExit(exit) => Some(exit.cause),
+    let mut ends = exits.filter_map(|message| match message {
+        Message::WorkerExit(exit) => Some((exit.cause, exit.last_words)),
         _ => None,
     });
-    match signals.next() {
-        Some(CauseOfDeath::Killed { signal, .. }) => Answer::Died(signal),
+    match ends.next() {
+        Some((CauseOfDeath::Killed { signal, .. }, last_words)) => Answer::Died(signal, last_words),
         other => panic!("a call has no answer; the worker: {other:?}"),
     }
 }
@@ -122,8 +123,14 @@ fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
             for _ in 0..100 {
                 match execute(&mut client, model, memory) {
                     Answer::Replied => replies += 1,
-                    Answer::Died(signal) => {
+                    Answer::Died(signal, last_words) => {
                         assert_eq!(signal, nix::sys::signal::Signal::SIGBUS as i32, "T1");
+                        let handle = memory.0;
+                        let named = format!(
+                            "memory {} of generation {}, {BYTES} bytes of a file, was cut short",
+                            handle.index, handle.generation
+                        );
+                        assert!(last_words.contains(&named), "T1: {last_words:?}");
                         deaths += 1;
                         break;
                     }
@@ -235,6 +242,35 @@ fn memory_costs_the_driver_what_is_used_of_it() {
     println!("growth by 64 GiB that are refused: {refused} bytes; by 4 GiB that are used a little: {used}");
     assert!(refused < MOST_GROWTH && used < MOST_GROWTH, "T3");
     neighbour.expect_served();
+}
+
+/// What a memory of arguments costs its worker: a copy of the inputs, outputs, and the pages of the memory,
+/// which are the client's own and are there once.
+#[test]
+fn arguments_cost_the_driver_one_copy_of_them() {
+    const ELEMENTS: u32 = 4 << 20;
+    const MEMORY: u64 = 3 * 4 * ELEMENTS as u64;
+    /// For the heap, and for what a helper thread needs.
+    const BESIDE: u64 = 4 << 20;
+    let daemon = start("[execution]\nidle_release_ms = 0\n");
+    for name in ["nnhal-reference", "nnhal-cpu"] {
+        let mut client = RawClient::connect(&daemon.runtime_dir(), name);
+        let worker = client.welcome.worker_pid;
+        let model = client.prepare(add_model(ELEMENTS)).unwrap();
+        let memory = register(&mut client, MEMORY).unwrap();
+        let before = [anonymous_bytes(worker), shared_bytes(worker)];
+        for _ in 0..3 {
+            let reply = client.call(sum(model, memory, ELEMENTS * 4), &[]);
+            assert!(matches!(reply, Ok(Reply::Executed(ref result)) if result.outcome.is_ok()));
+        }
+        let copied = anonymous_bytes(worker).saturating_sub(before[0]);
+        let mapped = shared_bytes(worker).saturating_sub(before[1]);
+        println!(
+            "{name}: {MEMORY} bytes of arguments: {copied} bytes of its own, {mapped} of the client's pages"
+        );
+        assert!(copied <= MEMORY + BESIDE, "T3: {name}: {copied}");
+        assert!(mapped <= MEMORY + BESIDE, "T3: {name}: {mapped}");
+    }
 }
 
 /// Registers a memory of which no page is there.

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use nnhal::wire::{MemoryDescription, MemoryHandle};
+use nnhal::wire::{Handle, MemoryDescription, MemoryHandle};
 use nnhal_device::exhaustion;
 use nnhal_hal::{ErrorStatus, Failure, Model, OperandLifeTime, Place};
-use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
+use nnhal_os::shm::{
+    Access, BusError, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError,
+};
 
 use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
@@ -22,6 +24,8 @@ const PROTECTION_WRITE: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Memory {
     shared: SharedMemory,
+    /// What a client calls it, as far as it has said.
+    handle: Handle,
     /// Where in the file the memory starts.
     base: u64,
     size: u64,
@@ -82,6 +86,10 @@ impl Memory {
         let is_writable = shared.is_writable() && description.protection & PROTECTION_WRITE != 0;
         Ok(Memory {
             shared,
+            handle: Handle {
+                index: 0,
+                generation: 0,
+            },
             base,
             size: description.size,
             is_writable,
@@ -206,7 +214,8 @@ impl Memory {
             return Ok(mapping);
         }
         let mapping = Mapping::new(&self.shared, access)
-            .map_err(|error| mapping_failure(&error, self.shared.size()))?;
+            .map_err(|error| mapping_failure(&error, self.shared.size()))?
+            .named(name_of(self.handle));
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
@@ -235,6 +244,33 @@ impl Memory {
         self.shared
             .read_to_vec(self.base, length)
             .map_err(|error| memory_failure(&error, length))
+    }
+}
+
+/// A memory's handle as a number, which a report of a bus error tells.
+fn name_of(handle: Handle) -> u64 {
+    u64::from(handle.generation) << 32 | u64::from(handle.index)
+}
+
+/// What a client is told of a memory that was gone when it was touched. Allocates nothing.
+pub(super) fn describe_bus_error(error: &BusError, text: &mut impl std::fmt::Write) -> std::fmt::Result {
+    let Some(memory) = error.memory else {
+        return text.write_str("memory that is none of the client's was not there when it was touched");
+    };
+    let (index, generation) = (memory.name as u32, memory.name >> 32);
+    write!(
+        text,
+        "the client's memory {index} of generation {generation}, {} bytes of a file, ",
+        memory.size
+    )?;
+    if error.nothing_there {
+        write!(
+            text,
+            "was cut short, or cannot be read: an argument touched byte {} of it",
+            memory.offset
+        )
+    } else {
+        write!(text, "is damaged at byte {}", memory.offset)
     }
 }
 
@@ -302,7 +338,10 @@ impl Memories {
         memory.permits = Some((self.quotas.descriptor()?, self.quotas.shared_bytes(memory.size)?));
         let handle = state
             .table
-            .insert(Arc::new(memory))
+            .insert_with(|handle| {
+                memory.handle = handle;
+                Arc::new(memory)
+            })
             .map_err(|full| too_many("memories", full, OBJECTS))?;
         state.bytes = bytes;
         Ok(handle.into())
@@ -422,7 +461,6 @@ pub(crate) fn constant_pools(
 #[cfg(test)]
 mod tests {
     use nix::fcntl::SealFlag;
-    use nnhal::wire::Handle;
     use nnhal_hal::{DataLocation, Operand, OperandType};
 
     use super::*;

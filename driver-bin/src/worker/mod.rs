@@ -56,7 +56,7 @@ use nnhal_device::{CACHE_FILES, Device};
 use nnhal_hal::Failure;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
-use nnhal_os::{pidfd, process, sched};
+use nnhal_os::{pidfd, process, sched, shm};
 
 use self::error::WorkerError;
 use self::orders::Orders;
@@ -195,6 +195,7 @@ fn open_shared(handoff: &Connection) -> Result<Connection, WorkerError> {
     };
     let crash_record = CrashRecord::open(page).map_err(|_| WorkerError::Unexpected)?;
     last_words::keep_in(crash_record);
+    shm::report_bus_errors(last_words::note_bus_error)?;
     Ok(Connection::from_fd(commands))
 }
 

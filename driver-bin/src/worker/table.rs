@@ -36,6 +36,11 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn insert(&mut self, object: T) -> Result<Handle, Full> {
+        self.insert_with(|_| object)
+    }
+
+    /// Inserts an object that knows its handle.
+    pub(crate) fn insert_with(&mut self, object: impl FnOnce(Handle) -> T) -> Result<Handle, Full> {
         let full = Full { limit: self.limit };
         if self.used >= self.limit {
             return Err(full);
@@ -52,12 +57,13 @@ impl<T> Table<T> {
             }
         };
         let entry = self.entries.get_mut(index as usize).ok_or(full)?;
-        entry.object = Some(object);
-        self.used += 1;
-        Ok(Handle {
+        let handle = Handle {
             index,
             generation: entry.generation,
-        })
+        };
+        entry.object = Some(object(handle));
+        self.used += 1;
+        Ok(handle)
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {

@@ -5,12 +5,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::access::{Access, check_range};
+use super::bus_error::Name;
 use super::{SharedMemory, SharedSlice, ShmError};
 use crate::dma_buf;
 
 /// A part of a [`SharedMemory`] mapped into this process, until dropped. It keeps the memory alive by itself.
 #[derive(Debug)]
 pub struct Mapping {
+    /// Given up before the addresses are.
+    name: Option<Name>,
     raw: MmapRaw,
     access: Access,
     immutable: bool,
@@ -108,11 +111,20 @@ impl Mapping {
         .map_err(failed)?;
         let dma_buf = memory.is_dma_buf().then(|| memory.as_fd().try_clone_to_owned());
         Ok(Self {
+            name: None,
             raw,
             access,
             immutable: memory.is_immutable(),
             dma_buf: dma_buf.transpose()?,
         })
+    }
+
+    /// The same with a name, which [`report_bus_errors`](super::report_bus_errors) tells if the memory turns
+    /// out to be gone.
+    #[must_use]
+    pub fn named(mut self, name: u64) -> Self {
+        self.name = Some(Name::new(self.raw.as_ptr() as usize, self.raw.len(), name));
+        self
     }
 
     /// To be called before the bytes are read, and written if `access` says so, and kept as long as that

@@ -10,10 +10,12 @@
 //!
 //! Descriptors from a peer become [`SharedMemory`] by [`SharedMemory::from_fd`], which refuses everything
 //! that is not a file or dma-buf of the declared size. Memory that its owner can still shrink may fault when
-//! it is touched; that ends the process that mapped it, which is why only workers, one per client, map what a
+//! it is touched; that ends the process that mapped it, after
+//! [`report_bus_errors`] has told which memory it was. This is why only workers, one per client, map what a
 //! client can shrink. [`SharedMemory::cannot_shrink`] tells the two apart.
 
 mod access;
+mod bus_error;
 mod copy;
 mod error;
 mod mapping;
@@ -23,6 +25,7 @@ mod sealed;
 mod slice;
 
 pub use access::Access;
+pub use bus_error::{BusError, ENDED_BY_BUS_ERROR, FaultyMemory, report_bus_errors};
 pub use error::ShmError;
 pub use mapping::{Mapping, OngoingAccess};
 pub use memory::SharedMemory;
