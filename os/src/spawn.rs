@@ -7,13 +7,17 @@ use std::ffi::{CStr, CString};
 use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::poll::PollFlags;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use super::SysError;
+use super::{SysError, pidfd, poll};
+use crate::time::{Clock, Deadline, MonotonicClock};
 
 /// What to start.
 #[derive(Debug)]
@@ -52,11 +56,15 @@ const NONE: libc::c_long = 0;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
+/// How long a process that is killed may take to end.
+const LAST_BREATH: Duration = Duration::from_secs(1);
+
 /// Starts `program` in `/`, with the calling thread's signal mask, and returns its process number here.
 ///
 /// # Errors
-/// What the kernel refused: to make the process or its namespaces, or to execute the program.
-pub fn spawn(program: &Program<'_>, namespaces: NewNamespaces) -> Result<i32, SysError> {
+/// What the kernel refused: to make the process or its namespaces, or to execute the program. `ETIMEDOUT` if
+/// the program has not begun by the deadline, as from a disk that does not answer; it is killed then.
+pub fn spawn(program: &Program<'_>, namespaces: NewNamespaces, deadline: Deadline) -> Result<i32, SysError> {
     let arguments = pointers(program.arguments);
     let environment = pointers(program.environment);
     let (failure, told) = pipe2(OFlag::O_CLOEXEC).map_err(SysError::of("pipe2"))?;
@@ -93,31 +101,34 @@ pub fn spawn(program: &Program<'_>, namespaces: NewNamespaces) -> Result<i32, Sy
         return Err(SysError::last("clone"));
     }
     drop(told);
+    let refused = |errno| SysError {
+        call: "execve",
+        errno,
+    };
+    // The other end says why there is no program, or is closed by exec.
+    if poll::one(&failure, PollFlags::POLLIN, deadline)?.is_empty() {
+        end(pid);
+        return Err(refused(Errno::ETIMEDOUT));
+    }
     let mut errno = [0; 4];
     match std::fs::File::from(failure).read_exact(&mut errno) {
-        // The other end was closed by exec.
         Err(_) => Ok(pid),
         Ok(()) => {
-            let _ = wait_for(pid);
-            Err(SysError {
-                call: "execve",
-                errno: Errno::from_raw(i32::from_ne_bytes(errno)),
-            })
+            end(pid);
+            Err(refused(Errno::from_raw(i32::from_ne_bytes(errno))))
         }
     }
 }
 
-/// Waits for the end of a child of this process, whatever signals arrive meanwhile.
-///
-/// # Errors
-/// What the kernel refused: there is no such child.
-pub fn wait_for(pid: i32) -> Result<WaitStatus, SysError> {
-    loop {
-        match waitpid(Pid::from_raw(pid), None) {
-            Err(Errno::EINTR) => {}
-            result => return result.map_err(SysError::of("waitpid")),
-        }
+/// Kills a child of this process that nobody else reaps. One that the kernel keeps in a call of its own stays
+/// until that is over.
+pub fn end(pid: i32) {
+    let child = Pid::from_raw(pid);
+    let _ = kill(child, Signal::SIGKILL);
+    if let Ok(pidfd) = pidfd::open(pid) {
+        let _ = pidfd::wait_for_end(pidfd, Deadline::after(MonotonicClock.now(), LAST_BREATH));
     }
+    let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
 }
 
 /// A list as `execve` takes it.
@@ -190,7 +201,18 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
+    use nix::sys::wait::WaitStatus;
+
     use super::*;
+
+    fn wait_for(pid: i32) -> WaitStatus {
+        loop {
+            match waitpid(Pid::from_raw(pid), None) {
+                Err(Errno::EINTR) => {}
+                result => return result.unwrap(),
+            }
+        }
+    }
 
     fn start(words: &[&str], namespaces: NewNamespaces) -> Result<(i32, File), SysError> {
         let (read, write) = pipe2(OFlag::O_CLOEXEC).unwrap();
@@ -203,7 +225,29 @@ mod tests {
             stdin: null.as_fd(),
             stdout: write.as_fd(),
         };
-        spawn(&program, namespaces).map(|pid| (pid, File::from(read)))
+        let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
+        spawn(&program, namespaces, deadline).map(|pid| (pid, File::from(read)))
+    }
+
+    #[test]
+    fn program_that_does_not_begin_is_given_up() {
+        let null = File::open("/dev/null").unwrap();
+        let arguments = [c"sh".to_owned()];
+        let program = Program {
+            path: c"/bin/sh",
+            arguments: &arguments,
+            environment: &[],
+            stdin: null.as_fd(),
+            stdout: null.as_fd(),
+        };
+        let past = Deadline::at(crate::time::TimePoint::from_nanos(1));
+        // It may have begun all the same.
+        match spawn(&program, NewNamespaces::None, past) {
+            Ok(pid) => {
+                wait_for(pid);
+            }
+            Err(error) => assert_eq!(error.errno, Errno::ETIMEDOUT),
+        }
     }
 
     #[test]
@@ -213,7 +257,7 @@ mod tests {
         let mut text = String::new();
         output.read_to_string(&mut text).unwrap();
         assert_eq!(text, "word here /\n");
-        let status = wait_for(pid).unwrap();
+        let status = wait_for(pid);
         assert_eq!(status, WaitStatus::Exited(Pid::from_raw(pid), 3));
     }
 
@@ -239,7 +283,7 @@ mod tests {
         let mut text = String::new();
         output.read_to_string(&mut text).unwrap();
         assert_eq!(text, "1\n");
-        let status = wait_for(pid).unwrap();
+        let status = wait_for(pid);
         assert_eq!(status, WaitStatus::Exited(Pid::from_raw(pid), 0));
     }
 }

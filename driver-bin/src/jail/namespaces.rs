@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, chroot, pivot_root};
 use nnhal_os::SysError;
 use nnhal_os::spawn::{NewNamespaces, Program, spawn};
+use nnhal_os::time::Deadline;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
 };
@@ -43,8 +44,12 @@ pub(crate) struct Birth {
 }
 
 /// Starts a worker as the first process of a PID namespace, or without one where that is not permitted.
-/// Returns its number here.
-pub(crate) fn bear(program: &Program<'_>, settings: &JailSettings) -> Result<(i32, Birth), SysError> {
+/// Returns its number here. It must have begun by the deadline.
+pub(crate) fn bear(
+    program: &Program<'_>,
+    settings: &JailSettings,
+    deadline: Deadline,
+) -> Result<(i32, Birth), SysError> {
     let mut birth = Birth::default();
     if settings.namespaces {
         let own = user::own();
@@ -53,7 +58,7 @@ pub(crate) fn bear(program: &Program<'_>, settings: &JailSettings) -> Result<(i3
         } else {
             (NewNamespaces::UserAndPid, Some(own))
         };
-        match spawn(program, wanted) {
+        match spawn(program, wanted, deadline) {
             Ok(pid) => {
                 birth.user_outside = user_outside;
                 return Ok((pid, birth));
@@ -62,7 +67,7 @@ pub(crate) fn bear(program: &Program<'_>, settings: &JailSettings) -> Result<(i3
             Err(error) => return Err(error),
         }
     }
-    spawn(program, NewNamespaces::None).map(|pid| (pid, birth))
+    spawn(program, NewNamespaces::None, deadline).map(|pid| (pid, birth))
 }
 
 /// What a process has of its own.

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
@@ -22,7 +23,24 @@ enum Wish {
 
 /// The thread, until dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Keeper(Sender<Wish>);
+pub(super) struct Keeper {
+    wishes: Sender<Wish>,
+    /// How long it may take to grant one.
+    patience: Duration,
+}
+
+/// How long the main thread waits, which serves nobody meanwhile. A file system that does not answer must not
+/// keep the driver from what else it does.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why the settings were not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReloadError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("they could not be read within {} ms", .0.as_millis())]
+    Late(Duration),
+}
 
 impl Keeper {
     /// Starts the thread, and waits until it has given up what it does not need. `reload` reads the settings.
@@ -50,28 +68,35 @@ impl Keeper {
             })?;
         // A thread that has panicked ends the process.
         let entered = entered.recv().unwrap_or(Ok(()));
-        Ok(entered.map(|()| Keeper(wish)))
+        Ok(entered.map(|()| Keeper {
+            wishes: wish,
+            patience: PATIENCE,
+        }))
     }
 
-    /// Reads the settings again. `None` if nobody can.
-    pub(super) fn reload(&self) -> Option<Result<Settings, SettingsError>> {
-        let (told, answer) = mpsc::channel();
-        self.0.send(Wish::Reload(told)).ok()?;
-        answer.recv().ok()
+    /// Reads the settings again.
+    pub(super) fn reload(&self) -> Result<Settings, ReloadError> {
+        let settings = self.granted(Wish::Reload);
+        Ok(settings.ok_or(ReloadError::Late(self.patience))??)
     }
 
     /// Removes a directory, if it is empty.
     pub(super) fn remove_directory(&self, path: PathBuf) {
+        // Where that is late, the process ends without it, and the next driver takes the directory.
+        let _ = self.granted(|told| Wish::RemoveDirectory(path, told));
+    }
+
+    /// The answer to a wish. A thread that has panicked has none, and ends the process.
+    fn granted<T>(&self, wish: impl FnOnce(Sender<T>) -> Wish) -> Option<T> {
         let (told, answer) = mpsc::channel();
-        if self.0.send(Wish::RemoveDirectory(path, told)).is_ok() {
-            let _ = answer.recv();
-        }
+        self.wishes.send(wish(told)).ok()?;
+        answer.recv_timeout(self.patience).ok()
     }
 }
 
 fn keep(wishes: &Receiver<Wish>, reload: impl Fn() -> Result<Settings, SettingsError>) {
     while let Ok(wish) = wishes.recv() {
-        // Whoever wishes waits for the answer.
+        // Whoever wishes waits for the answer, or has given it up.
         match wish {
             Wish::Reload(told) => {
                 let _ = told.send(reload());
@@ -82,5 +107,32 @@ fn keep(wishes: &Receiver<Wish>, reload: impl Fn() -> Result<Settings, SettingsE
                 let _ = told.send(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_read_are_given_up_and_the_next_ones_taken() {
+        let open = JailSettings {
+            system_calls: false,
+            files: false,
+            ..JailSettings::default()
+        };
+        let (let_go, gate) = mpsc::channel::<()>();
+        let mut keeper = Keeper::begin(open, move || {
+            // As a file system that does not answer, once.
+            let _ = gate.recv();
+            Ok(Settings::default())
+        })
+        .unwrap()
+        .unwrap();
+        keeper.patience = Duration::from_millis(1);
+        assert!(matches!(keeper.reload(), Err(ReloadError::Late(_))));
+        drop(let_go);
+        keeper.patience = Duration::from_secs(60);
+        assert!(matches!(keeper.reload(), Ok(settings) if settings == Settings::default()));
     }
 }

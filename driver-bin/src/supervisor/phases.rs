@@ -60,13 +60,11 @@ impl Supervisor {
 
     fn reload(&mut self) {
         let settings = match self.keeper.reload() {
-            Some(Ok(settings)) => settings,
-            Some(Err(error)) => {
+            Ok(settings) => settings,
+            Err(error) => {
                 tracing::error!(target: tags::DRIVER, %error, "the settings stay as they are");
                 return;
             }
-            // The keeper ends by a panic only, which ends the process.
-            None => return,
         };
         let old = &self.options.settings;
         if settings.devices != old.devices || settings.runtime_dir != old.runtime_dir {

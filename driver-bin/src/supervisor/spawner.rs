@@ -13,13 +13,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{SigSet, Signal};
 use nnhal::diag::tags;
 use nnhal::wire;
 use nnhal::wire::handshake::VERSIONS;
 use nnhal_os::socket::Connection;
-use nnhal_os::spawn::{Program, wait_for};
+use nnhal_os::spawn::{self, Program};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, pidfd};
 
@@ -39,6 +38,10 @@ pub struct Invocation {
 
 /// The argument by which a process is a worker.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker";
+
+/// How long the kernel may take to begin with this executable in a new process. The time to be ready in
+/// counts from then on.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long descriptors may wait to be sent to a new worker, where too many of this user are unread.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -131,7 +134,8 @@ impl Spawner {
             stdin: theirs.as_fd(),
             stdout: null.as_fd(),
         };
-        let (pid, birth) = jail::bear(&program, &config.jail).map_err(|error| failed(&error))?;
+        let begun = Deadline::after(MonotonicClock.now(), BEGIN_TIMEOUT);
+        let (pid, birth) = jail::bear(&program, &config.jail, begun).map_err(|error| failed(&error))?;
         config.birth = birth;
         drop(theirs);
         // Nobody reaps it before its number is known to the main thread, so it is still that of the child.
@@ -147,8 +151,7 @@ impl Spawner {
                 crash_record,
             }),
             Err(reason) => {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                let _ = wait_for(pid);
+                spawn::end(pid);
                 Err(reason)
             }
         }
