@@ -45,9 +45,18 @@ pub const NUMBERS: usize = 16;
 /// The order for a system call: then its number, then six arguments, two numbers each, lower half first.
 pub const RAW: i32 = -1;
 
+/// The order for threads that wait for ever: then how many.
+pub const THREADS: i32 = -2;
+
 /// The argument by which the driver of the tests tries a way out without a jail, followed by its place in
 /// [`Way::ALL`] and the number of another process.
 pub const TRY: &str = "--try";
+
+/// The file that some ways out make, by the number of the other process, which nobody else has meanwhile.
+#[must_use]
+pub fn escaped(other: u32) -> String {
+    format!("/tmp/nnhal-escaped-{other}")
+}
 
 /// What it prints before the result.
 pub const TRIED: &str = "tried: ";

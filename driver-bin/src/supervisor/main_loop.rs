@@ -161,11 +161,20 @@ impl Supervisor {
         };
         let accept = self.accept_again.map(Deadline::at);
         let hand_over = self.hand_over_again.map(Deadline::at);
-        [start, linger, drain, accept, hand_over, self.pending.look_again()]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(Deadline::NONE)
+        let count = self.next_count();
+        [
+            start,
+            linger,
+            drain,
+            accept,
+            hand_over,
+            count,
+            self.pending.look_again(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(Deadline::NONE)
     }
 
     fn enforce_deadlines(&mut self) {
@@ -196,6 +205,7 @@ impl Supervisor {
         {
             self.workers.kill_all();
         }
+        self.bound_threads(now);
         let is_due = |point: &mut TimePoint| *point <= now;
         self.accept_again.take_if(is_due);
         self.hand_over_again.take_if(is_due);

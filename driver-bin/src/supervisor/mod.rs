@@ -33,6 +33,7 @@ mod staffing;
 mod starting;
 mod state;
 mod system_limits;
+mod thread_count;
 mod waiting;
 mod weight_requests;
 mod weights;
@@ -125,6 +126,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         pending: PendingConnections::default(),
         reserve: Reserve::new(),
         accept_again: None,
+        threads_counted: None,
         identity,
         jail: InForce::default(),
         phase: Phase::Starting { claims },

@@ -65,6 +65,8 @@ pub(super) struct Supervisor {
     pub(super) reserve: Reserve,
     /// After an accept that could not be helped: no more until then.
     pub(super) accept_again: Option<TimePoint>,
+    /// When the kernel was last asked how many threads workers have.
+    pub(super) threads_counted: Option<TimePoint>,
     /// Whose workers are, if not its own user's.
     pub(super) identity: Option<Identity>,
     /// What is in force in the worker that was started last.

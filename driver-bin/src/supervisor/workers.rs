@@ -60,6 +60,11 @@ pub(super) struct Service {
 }
 
 impl Service {
+    /// Whether its end is only to be waited for.
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed
+    }
+
     /// Since when the worker has outlived its client without having been killed for it.
     pub(super) fn lingers_since(&self) -> Option<TimePoint> {
         self.hung_up.filter(|_| !self.is_killed)
@@ -304,6 +309,14 @@ impl Workers {
     /// Kills one worker.
     pub(super) fn kill(&mut self, pid: i32) {
         if let Some(worker) = self.by_pid.get_mut(&pid) {
+            worker.kill();
+        }
+    }
+
+    /// Kills one worker, whose client is told why unless it has said something itself.
+    pub(super) fn end(&mut self, pid: i32, reason: &str) {
+        if let Some(worker) = self.by_pid.get_mut(&pid) {
+            worker.process.crash_record.note(reason);
             worker.kill();
         }
     }

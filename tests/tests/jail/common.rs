@@ -7,7 +7,7 @@ use nnhal_client::{
     Device, Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions,
     PreparedModel, TensorType,
 };
-use nnhal_tests::escape::{DEVICE, NEEDY, NUMBERS, RAW, TRIED, TRY, Way};
+use nnhal_tests::escape::{DEVICE, NEEDY, NUMBERS, RAW, THREADS, TRIED, TRY, Way, escaped};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-escape-driver");
@@ -39,7 +39,6 @@ impl Outcome {
 /// What comes of a way out of a process that has no jail, but namespaces where it spoils nothing; `other` is
 /// another process.
 pub(crate) fn without_jail(way: Way, other: u32) -> Outcome {
-    let _ = std::fs::remove_file(ESCAPED);
     let at = Way::ALL.iter().position(|known| *known == way).unwrap();
     let (program, arguments) = UNSHARE.split_first().unwrap();
     let output = Command::new(program)
@@ -48,7 +47,7 @@ pub(crate) fn without_jail(way: Way, other: u32) -> Outcome {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let _ = std::fs::remove_file(ESCAPED);
+    let _ = std::fs::remove_file(escaped(other));
     let text = String::from_utf8_lossy(&output.stdout);
     match text.lines().find_map(|line| line.strip_prefix(TRIED)) {
         Some(result) => Outcome::of(result.parse().unwrap()),
@@ -83,9 +82,6 @@ pub(crate) fn is_possible(command: &str) -> bool {
 
 /// Namespaces that take mounts, interfaces and memory by key with them when they end.
 const UNSHARE: &[&str] = &["unshare", "--mount", "--net", "--ipc", "--propagation", "private"];
-
-/// The file that some ways out make.
-const ESCAPED: &str = "/tmp/nnhal-escaped";
 
 /// A driver, and a worker of it as long as that lives.
 pub(crate) struct Jailed {
@@ -134,6 +130,11 @@ impl Jailed {
         let at = Way::ALL.iter().position(|known| *known == way).unwrap();
         let supervisor = self.daemon.pid().cast_signed();
         self.order(&[i32::try_from(at).unwrap(), supervisor])
+    }
+
+    /// Has the device start so many threads, as a vendor's may.
+    pub(crate) fn start_threads(&mut self, count: i32) -> Outcome {
+        self.order_once(&[THREADS, count])
     }
 
     /// A system call by its number, with arguments that no call takes for anything.
@@ -189,5 +190,12 @@ impl Jailed {
         let [low, high] = [result[0], result[1]].map(i32::cast_unsigned);
         let result = (u64::from(high) << 32 | u64::from(low)).cast_signed();
         Outcome::of(result)
+    }
+}
+
+impl Drop for Jailed {
+    fn drop(&mut self) {
+        // There is none, unless the jail leaks.
+        let _ = std::fs::remove_file(escaped(self.daemon.pid()));
     }
 }

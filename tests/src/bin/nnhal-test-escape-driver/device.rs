@@ -9,7 +9,7 @@ use nnhal_hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
     OperationSupport, PerformanceInfo, Shape,
 };
-use nnhal_tests::escape::{NUMBERS, RAW, Way};
+use nnhal_tests::escape::{NUMBERS, RAW, THREADS, Way};
 
 use super::ways;
 
@@ -99,10 +99,17 @@ impl Execution for Run {
             };
             let arguments = [0, 1, 2, 3, 4, 5].map(argument);
             ways::call(i64::from(number(1)), arguments)
+        } else if number(0) == THREADS {
+            // As many as there can be.
+            let start = |_: &i32| {
+                let thread = std::thread::Builder::new().stack_size(16 << 10);
+                thread.spawn(std::thread::park).is_ok()
+            };
+            (0..number(1)).take_while(start).count() as i64
         } else {
             let way = usize::try_from(number(0)).ok().and_then(|at| Way::ALL.get(at));
             let way = *way.ok_or_else(|| Failure::invalid_argument("there is no such way out"))?;
-            ways::try_out(way, i64::from(number(1)))
+            ways::try_out(way, i64::from(number(1)), &ways::Prepared::in_jail())
         };
         self.result[..8].copy_from_slice(&result.to_le_bytes());
         Ok(None)

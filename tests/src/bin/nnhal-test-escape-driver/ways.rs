@@ -1,10 +1,10 @@
 //! Ways out of a worker. Each gives what the kernel answered: what is not negative is a way out that is open.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 use nix::libc;
-use nnhal_tests::escape::Way;
+use nnhal_tests::escape::{Way, escaped};
 
 const PASSWORDS: &CStr = c"/etc/passwd";
 const CURRENT: i64 = libc::AT_FDCWD as i64;
@@ -78,9 +78,78 @@ fn scratch() -> i64 {
     page()
 }
 
+/// What some ways out need to be open, made by calls that are closed themselves where there is a jail. There
+/// it is nothing, since it is the way's own call that must be closed.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Where another process may be read and written.
+    address: i64,
+    /// A file's handle.
+    handle: i64,
+    /// A socket that is not connected.
+    socket: i64,
+    /// The error, if what it needs is not there.
+    lacking: Option<i64>,
+}
+
+impl Prepared {
+    /// Nothing.
+    pub(crate) fn in_jail() -> Prepared {
+        Prepared {
+            address: scratch(),
+            handle: scratch(),
+            socket: 3,
+            lacking: None,
+        }
+    }
+
+    /// What this way needs, on another process.
+    pub(crate) fn without_jail(way: Way, other: i64) -> Prepared {
+        let mut prepared = Prepared::in_jail();
+        match way {
+            Way::ReadParent | Way::WriteParent => {
+                let maps = std::fs::read_to_string(format!("/proc/{other}/maps")).unwrap_or_default();
+                let stack = maps.lines().find(|line| line.ends_with("[stack]"));
+                let start = stack.and_then(|line| line.split('-').next());
+                prepared.address = start.map_or(0, |start| i64::from_str_radix(start, 16).unwrap_or(0));
+            }
+            Way::OpenByHandle => {
+                // How long a handle may be, its kind, and the handle.
+                prepared.handle = words(&[128]);
+                call!(libc::SYS_chdir, c"/tmp".as_ptr());
+                let (place, mount) = (c".".as_ptr(), scratch());
+                let found = call!(
+                    libc::SYS_name_to_handle_at,
+                    CURRENT,
+                    place,
+                    prepared.handle,
+                    mount,
+                    0
+                );
+                // Some file systems have none.
+                prepared.lacking = Some(found).filter(|found| *found < 0);
+            }
+            Way::ConnectDescriptor => {
+                prepared.socket = call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0);
+            }
+            Way::PivotRoot => {
+                let place = c"/tmp".as_ptr();
+                call!(libc::SYS_mount, c"none".as_ptr(), place, c"tmpfs".as_ptr(), 0, 0);
+                call!(libc::SYS_chdir, place);
+            }
+            _ => {}
+        }
+        prepared
+    }
+}
+
 #[allow(clippy::too_many_lines, reason = "a table")]
 /// Tries one of them, on the process with this number where it takes another one.
-pub(crate) fn try_out(way: Way, other: i64) -> i64 {
+pub(crate) fn try_out(way: Way, other: i64, prepared: &Prepared) -> i64 {
+    if let Some(error) = prepared.lacking {
+        return error;
+    }
+    let file = CString::new(escaped(other as u32)).unwrap_or_default();
     let empty: [*const libc::c_char; 1] = [ptr::null()];
     // A shell that does nothing; this executable, which then does nothing else.
     let shell = [c"sh".as_ptr(), c"-c".as_ptr(), c":".as_ptr(), ptr::null()];
@@ -103,13 +172,7 @@ pub(crate) fn try_out(way: Way, other: i64) -> i64 {
         }
         Way::CreateFile => {
             let flags = libc::O_CREAT | libc::O_WRONLY;
-            call!(
-                libc::SYS_openat,
-                CURRENT,
-                c"/tmp/nnhal-escaped".as_ptr(),
-                flags,
-                0o600
-            )
+            call!(libc::SYS_openat, CURRENT, file.as_ptr(), flags, 0o600)
         }
         Way::OpenNull => call!(libc::SYS_openat, CURRENT, c"/dev/null".as_ptr(), libc::O_RDWR),
         Way::OpenRoot => call!(
@@ -221,16 +284,16 @@ pub(crate) fn try_out(way: Way, other: i64) -> i64 {
         Way::ForkInNewNamespace => without_child(call!(libc::SYS_clone, libc::SIGCHLD | libc::CLONE_NEWNET)),
         Way::TraceParent => call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, other),
         Way::ReadParent | Way::WriteParent => {
-            let part = libc::iovec {
-                iov_base: ptr::with_exposed_provenance_mut(scratch() as usize),
+            let [part, there] = [scratch(), prepared.address].map(|address| libc::iovec {
+                iov_base: ptr::with_exposed_provenance_mut(address as usize),
                 iov_len: 8,
-            };
+            });
             let number = if way == Way::ReadParent {
                 libc::SYS_process_vm_readv
             } else {
                 libc::SYS_process_vm_writev
             };
-            call!(number, other, &raw const part, 1, &raw const part, 1, 0)
+            call!(number, other, &raw const part, 1, &raw const there, 1, 0)
         }
         Way::TakeDescriptorOfParent => {
             let open = call!(libc::SYS_pidfd_open, other, 0);
@@ -256,7 +319,7 @@ pub(crate) fn try_out(way: Way, other: i64) -> i64 {
         }
         Way::ConnectDescriptor => {
             let address = [libc::AF_UNSPEC as u16; 8];
-            call!(libc::SYS_connect, 3, address.as_ptr(), 16)
+            call!(libc::SYS_connect, prepared.socket, address.as_ptr(), 16)
         }
         Way::IoUring => call!(libc::SYS_io_uring_setup, 1, scratch()),
         Way::UserFaultFd => call!(libc::SYS_userfaultfd, 1),
@@ -285,7 +348,7 @@ pub(crate) fn try_out(way: Way, other: i64) -> i64 {
         }
         Way::MountByNewerCall => call!(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0),
         Way::ChangeRoot => call!(libc::SYS_chroot, c"/".as_ptr()),
-        Way::PivotRoot => call!(libc::SYS_pivot_root, c"/".as_ptr(), c"/".as_ptr()),
+        Way::PivotRoot => call!(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()),
         Way::NewUserNamespace => call!(libc::SYS_unshare, libc::CLONE_NEWUSER),
         Way::NewNetwork => call!(libc::SYS_unshare, libc::CLONE_NEWNET),
         Way::JoinNamespace => {
@@ -330,19 +393,25 @@ pub(crate) fn try_out(way: Way, other: i64) -> i64 {
             call!(
                 libc::SYS_mknodat,
                 CURRENT,
-                c"/tmp/nnhal-escaped".as_ptr(),
+                file.as_ptr(),
                 libc::S_IFCHR | 0o600,
                 0x0103
             )
         }
-        Way::SetClock => {
-            let never = [-1_i64; 2];
-            call!(libc::SYS_clock_settime, libc::CLOCK_REALTIME, never.as_ptr())
+        // To no time at all, which takes the same right and changes nothing.
+        Way::SetClock => call!(libc::SYS_settimeofday, 0, 0),
+        Way::TypeOnTerminal => {
+            let terminal = call!(libc::SYS_openat, CURRENT, c"/dev/ptmx".as_ptr(), libc::O_RDWR);
+            call!(libc::SYS_ioctl, terminal, libc::TIOCSTI, c"x".as_ptr())
         }
-        Way::TypeOnTerminal => call!(libc::SYS_ioctl, 2, libc::TIOCSTI, c"x".as_ptr()),
         Way::SignalDescriptor => call!(libc::SYS_signalfd4, -1, scratch(), 8, 0),
         Way::WatchFiles => call!(libc::SYS_fanotify_init, 0, 0),
-        Way::OpenByHandle => call!(libc::SYS_open_by_handle_at, CURRENT, scratch(), libc::O_RDONLY),
+        Way::OpenByHandle => call!(
+            libc::SYS_open_by_handle_at,
+            CURRENT,
+            prepared.handle,
+            libc::O_RDONLY
+        ),
         Way::FilterOfItsOwn => call!(libc::SYS_seccomp, 2, 0, scratch()),
         #[cfg(target_arch = "x86_64")]
         Way::CallOf32Bits => {
