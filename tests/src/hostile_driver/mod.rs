@@ -70,6 +70,12 @@ impl HostileDriver {
     pub fn spoilt(&self) -> u64 {
         self.shared.spoilt.load(Ordering::Relaxed)
     }
+
+    /// How often a client slept on a doorbell and was woken wrongly or not at all.
+    #[must_use]
+    pub fn found_asleep(&self) -> u64 {
+        self.shared.found_asleep.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for HostileDriver {

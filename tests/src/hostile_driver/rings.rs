@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nnhal::burst::{
@@ -21,8 +22,18 @@ use super::shared::Shared;
 const IDLE_TICKS: u32 = 40;
 const TICK: Duration = Duration::from_millis(25);
 
-/// Where the words of the two rings are.
+/// Where the words of the two rings are: of requests, and of results.
 const WORDS: [u64; 2] = [1024, 2048];
+
+/// Where the client says that it sleeps on the results' doorbell, and what it says then.
+const SLEEPER: u64 = WORDS[1] + 128;
+const SLEEPING: u32 = 1;
+
+/// How long it is waited for a client to fall asleep, which polls before.
+const FALLS_ASLEEP: Duration = Duration::from_millis(20);
+
+/// How long a driver stops that stops: longer than its clients wait for it.
+const STOP: Duration = Duration::from_millis(150);
 
 /// Serves the rings in this memory on a thread of its own.
 pub(super) fn serve(fd: OwnedFd, random: Random, shared: &Arc<Shared>) {
@@ -93,9 +104,56 @@ impl Rings {
                 }
                 _ => 0,
             };
+            if once_in(&mut self.random, 3) && self.client_sleeps() {
+                self.disturb_sleep();
+            }
             if !self.answer(sequence, inline) {
                 return;
             }
+        }
+    }
+
+    /// Whether the client sleeps on the doorbell, as it does before long if it has no answer.
+    fn client_sleeps(&self) -> bool {
+        let deadline = Deadline::after(MonotonicClock.now(), FALLS_ASLEEP);
+        loop {
+            let mut word = [0; 4];
+            let read = self.whole.as_slice().read_at(SLEEPER, &mut word);
+            if read.is_ok() && u32::from_le_bytes(word) == SLEEPING {
+                self.shared.found_asleep.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            if deadline.is_past(MonotonicClock.now()) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Does to a client that sleeps what no driver does. The answer follows.
+    fn disturb_sleep(&mut self) {
+        self.shared.count();
+        match self.random.below(4) {
+            // It is woken for nothing, again and again.
+            0 => {
+                for _ in 0..=self.random.below(40) {
+                    self.end.producer.notify();
+                    if !self.client_sleeps() {
+                        break;
+                    }
+                }
+            }
+            // The word says that it is awake, so that the answer wakes nobody.
+            1 => {
+                let _ = self.whole.as_slice().write_at(SLEEPER, &0_u32.to_le_bytes());
+            }
+            // That it sleeps in a way that there is none of, or spares the driver its fence.
+            2 => {
+                let word = (odd_number(&mut self.random) as u32).saturating_add(2);
+                let _ = self.whole.as_slice().write_at(SLEEPER, &word.to_le_bytes());
+            }
+            // The driver stops.
+            _ => std::thread::sleep(STOP),
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Shared {
     pub(super) true_welcomes: AtomicU64,
     /// Messages that were spoilt, and states of rings that no driver makes.
     pub(super) spoilt: AtomicU64,
+    /// How often a client was found asleep, to be woken wrongly or not at all.
+    pub(super) found_asleep: AtomicU64,
     pub(super) is_over: AtomicBool,
 }
 

@@ -4,8 +4,8 @@
 //!     nnhal-test-hostile c SEED COUNT FILE LIBRARY
 //!
 //! It runs cases from SEED on until COUNT messages and states of rings were spoilt, and prints how many that
-//! were. FILE always has the cases that are running, eight bytes each. A case that does not end in time is
-//! told, and the process aborts.
+//! were, and how often clients in Rust were found asleep. FILE always has the cases that are running, eight
+//! bytes each. A case that does not end in time is told, and the process aborts.
 
 mod c_api;
 mod cases;
@@ -13,6 +13,7 @@ mod rust_api;
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nnhal_os::eventfd;
 use nnhal_tests::hostile_driver::{HostileDriver, single};
@@ -38,6 +39,8 @@ fn main() {
     let threads = if kind == "rust" { THREADS } else { 1 };
     let [seed, wanted] = [seed, wanted].map(|number| number.parse().expect("a number"));
     let cases = Cases::new(seed, wanted, File::create(file).expect("a file"), threads);
+    // How often clients in Rust were found asleep.
+    let asleep = AtomicU64::new(0);
     let over = eventfd::create().expect("an eventfd");
     std::thread::scope(|scope| {
         scope.spawn(|| cases.watch(&over));
@@ -52,8 +55,10 @@ fn main() {
             }),
             ("rust", []) => std::thread::scope(|scope| {
                 for thread in 0..THREADS {
-                    let cases = &cases;
-                    scope.spawn(move || rust_cases(cases, thread));
+                    let (cases, asleep) = (&cases, &asleep);
+                    scope.spawn(move || {
+                        asleep.fetch_add(rust_cases(cases, thread), Ordering::Relaxed);
+                    });
                 }
             }),
             ("c", [library]) => c_api::run(&cases, Path::new(library)),
@@ -61,11 +66,11 @@ fn main() {
         }
         eventfd::add(&over, 1).expect("an eventfd");
     });
-    println!("{}", cases.spoilt());
+    println!("{} {}", cases.spoilt(), asleep.load(Ordering::Relaxed));
 }
 
-/// Clients of a driver of this thread's own.
-fn rust_cases(cases: &Cases, thread: usize) {
+/// Clients of a driver of this thread's own. Returns how often it found one asleep.
+fn rust_cases(cases: &Cases, thread: usize) -> u64 {
     let directory = tempfile::tempdir().expect("a directory");
     let driver = HostileDriver::start(directory.path(), 0, 0);
     cases.run(thread, |seed| {
@@ -74,4 +79,5 @@ fn rust_cases(cases: &Cases, thread: usize) {
         rust_api::run(seed, directory.path());
         driver.spoilt() - before
     });
+    driver.found_asleep()
 }
