@@ -6,12 +6,15 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sched::{CloneFlags, unshare};
 use nnhal::wire::{Call, MemoryDescription, Reply};
 use nnhal_hal::{DeviceStatus, ErrorStatus};
-use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model};
+use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, is_alive, wait_until};
+use tempfile::TempDir;
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -63,10 +66,35 @@ fn answer(number: u32, node: u64) -> Option<Result<Vec<u8>, i32>> {
     })
 }
 
+/// Whether the file system answers.
+#[derive(Debug, Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    changed: Condvar,
+    /// Whether a request has come that is not answered.
+    holds_somebody: AtomicBool,
+}
+
+impl Gate {
+    fn set_closed(&self, is_closed: bool) {
+        *self.is_closed.lock().unwrap() = is_closed;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.is_closed.lock().unwrap();
+        if *closed {
+            self.holds_somebody.store(true, Ordering::Release);
+        }
+        drop(self.changed.wait_while(closed, |closed| *closed).unwrap());
+    }
+}
+
 /// Serves the file system until it is mounted no more.
-fn serve(mut device: File) {
+fn serve(mut device: File, gate: &Gate) {
     let mut request = vec![0; 1 << 17];
     while let Ok(length) = device.read(&mut request) {
+        gate.pass();
         if length < REQUEST_BYTES {
             return;
         }
@@ -88,7 +116,7 @@ fn serve(mut device: File) {
 }
 
 /// Mounts the file system and opens its file, in a thread with a view of its own of what is mounted.
-fn file_of_user_file_system(directory: &Path) -> Result<OwnedFd, String> {
+fn file_of_user_file_system(directory: &Path, gate: &Arc<Gate>) -> Result<OwnedFd, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let device = File::options()
         .read(true)
@@ -109,7 +137,8 @@ fn file_of_user_file_system(directory: &Path) -> Result<OwnedFd, String> {
     if !mounted.status.success() {
         return Err(String::from_utf8_lossy(&mounted.stderr).into_owned());
     }
-    std::thread::spawn(move || serve(device));
+    let gate = Arc::clone(gate);
+    std::thread::spawn(move || serve(device, &gate));
     let opened = File::options()
         .read(true)
         .write(true)
@@ -117,28 +146,37 @@ fn file_of_user_file_system(directory: &Path) -> Result<OwnedFd, String> {
     Ok(opened.map_err(|error| text(&error))?.into())
 }
 
-#[test]
-fn file_of_a_file_system_that_a_user_serves_is_no_memory() {
-    let directory = tempfile::tempdir().unwrap();
+/// A file of such a file system, if one can be mounted here.
+fn file(gate: &Arc<Gate>) -> Option<(TempDir, OwnedFd)> {
+    let directory = TempDir::new().unwrap();
     let opened = std::thread::scope(|scope| {
-        let opening = scope.spawn(|| file_of_user_file_system(directory.path()));
+        let opening = scope.spawn(|| file_of_user_file_system(directory.path(), gate));
         opening.join().unwrap()
     });
-    let file = match opened {
-        Ok(file) => file,
-        Err(reason) => return eprintln!("SKIPPED: no FUSE file system can be mounted: {reason}"),
+    let opened =
+        opened.inspect_err(|reason| eprintln!("SKIPPED: no FUSE file system can be mounted: {reason}"));
+    Some((directory, opened.ok()?))
+}
+
+fn description(name: &str) -> MemoryDescription {
+    MemoryDescription {
+        name: name.into(),
+        fds: 1,
+        size: SIZE,
+        offset: 0,
+        protection: 3,
+    }
+}
+
+#[test]
+fn file_of_a_file_system_that_a_user_serves_is_no_memory() {
+    let Some((_directory, file)) = file(&Arc::default()) else {
+        return;
     };
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
     let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
     for name in ["mmap_fd", "ashmem", "hardware_buffer_blob"] {
-        let description = MemoryDescription {
-            name: name.into(),
-            fds: 1,
-            size: SIZE,
-            offset: 0,
-            protection: 3,
-        };
-        let refused = client.call(Call::RegisterMemory(description), &[file.as_fd()]);
+        let refused = client.call(Call::RegisterMemory(description(name)), &[file.as_fd()]);
         let failure = refused.unwrap_err();
         assert_eq!(failure.status, ErrorStatus::InvalidArgument, "T2");
         assert!(failure.detail.contains("FUSE"), "T2: {failure}");
@@ -146,4 +184,49 @@ fn file_of_a_file_system_that_a_user_serves_is_no_memory() {
     client.prepare(add_model(1)).unwrap();
     let status = client.call(Call::GetStatus, &[]);
     assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
+}
+
+/// The file system answers again at the end, whatever has happened: whoever closes its files waits for that.
+struct OpenOnDrop<'a>(&'a Gate);
+
+impl Drop for OpenOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set_closed(false);
+    }
+}
+
+#[test]
+fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobody_else() {
+    let gate = Arc::new(Gate::default());
+    let Some((_directory, file)) = file(&gate) else {
+        return;
+    };
+    // Closing a descriptor asks the file system too, until it has said that it does not want to know: an end
+    // that is asked for cannot be interrupted.
+    drop(file.try_clone().unwrap());
+    let daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions::with_settings("[workers]\nlinger_timeout_ms = 100\n"),
+    );
+    let connect = || RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
+    let mut before = connect();
+    let mut held = connect();
+    let worker = held.welcome.worker_pid;
+    gate.set_closed(true);
+    let _opens = OpenOnDrop(&gate);
+    held.send(Call::RegisterMemory(description("mmap_fd")), &[file.as_fd()])
+        .unwrap();
+    wait_until("its worker waits for the file system", || {
+        gate.holds_somebody.load(Ordering::Acquire)
+    });
+    // Those who were there, and those who come, are served.
+    for client in [&mut before, &mut connect()] {
+        client.prepare(add_model(1)).unwrap();
+        let status = client.call(Call::GetStatus, &[]);
+        assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
+    }
+    assert!(is_alive(worker), "T2: it waits");
+    drop(held);
+    wait_until("the worker has gone with its client", || !is_alive(worker));
+    before.prepare(add_model(1)).unwrap();
 }

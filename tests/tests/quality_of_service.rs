@@ -9,6 +9,7 @@ use nnhal_client::{
     Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Priority, TensorType,
     Timing,
 };
+use nnhal_os::time::TimePoint;
 use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -246,6 +247,47 @@ fn what_cannot_be_in_time_is_refused_before_it_starts() {
     prepared.execute(arguments.request(), &enough).unwrap();
 }
 
+/// T19: nothing is run for them, by any way of asking.
+#[test]
+fn deadline_that_is_past_is_refused_at_once() {
+    const CALLS: usize = 200;
+    let (_daemon, device) = start("nnhal-reference", "");
+    let prepared = prepare(&device, &sums(1, 4), Priority::Medium);
+    let arguments = ones(&prepared, 4);
+    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let past = ExecuteOptions::new().deadline(Deadline::at(TimePoint::from_nanos(1)));
+    let median = |way: &str, call: &mut dyn FnMut() -> Error| {
+        let mut times: Vec<Duration> = (0..CALLS)
+            .map(|_| {
+                let started = Instant::now();
+                let error = call();
+                assert!(is_missed(&error), "{way}: {error}");
+                started.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        println!(
+            "T19: {way}: refused after {} us, 99 of 100 after {} us",
+            times[CALLS / 2].as_micros(),
+            times[CALLS * 99 / 100].as_micros()
+        );
+    };
+    median("synchronous", &mut || {
+        prepared.execute(arguments.request(), &past).unwrap_err()
+    });
+    median("burst", &mut || {
+        burst.execute(arguments.request(), &past).unwrap_err()
+    });
+    // Nothing was computed.
+    assert!(
+        arguments
+            .read::<f32>(0)
+            .unwrap()
+            .iter()
+            .all(|value| *value != 2.0)
+    );
+}
+
 #[test]
 fn high_priority_goes_first_and_low_priority_goes_on_where_it_was() {
     const ELEMENTS: u32 = 1 << 18;
@@ -313,12 +355,26 @@ fn measured_times_contain_the_time_in_which_an_execution_was_suspended() {
     assert!(has_shown, "the long execution always ended before the short ones");
 }
 
+/// How long the slowest of a hundred executions takes.
+fn p99(prepared: &PreparedModel, elements: u32) -> Duration {
+    let arguments = ones(prepared, elements);
+    let times = (0..100).map(|_| {
+        let started = Instant::now();
+        prepared
+            .execute(arguments.request(), &ExecuteOptions::new())
+            .unwrap();
+        started.elapsed()
+    });
+    times.max().unwrap()
+}
+
 #[test]
 fn low_priority_makes_progress_beside_high_priority_without_end() {
     const ELEMENTS: u32 = 4096;
     let (_daemon, device) = start("nnhal-reference", "[execution]\nslots = 1\n");
     let low = prepare(&device, &sums(50, ELEMENTS), Priority::Low);
     let high = prepare(&device, &sums(50, ELEMENTS), Priority::High);
+    let alone = p99(&high, ELEMENTS);
     let is_over = AtomicBool::new(false);
     let executed = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -336,6 +392,26 @@ fn low_priority_makes_progress_beside_high_priority_without_end() {
         let started = Instant::now();
         let options = ExecuteOptions::new().wait_at_most(TIMEOUT);
         let outcome = low.execute(arguments.request(), &options);
+        let low_took = started.elapsed();
+        // Low priority without end, and others that are urgent.
+        let beside = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let arguments = ones(&low, ELEMENTS);
+                while !is_over.load(Ordering::Relaxed) {
+                    low.execute(arguments.request(), &ExecuteOptions::new()).unwrap();
+                }
+            });
+            let beside = p99(&high, ELEMENTS);
+            is_over.store(true, Ordering::Relaxed);
+            beside
+        });
+        println!(
+            "T20: low priority took {} us; the p99 of high priority is {} us beside three others of high and one of \
+             low priority, {} us alone",
+            low_took.as_micros(),
+            beside.as_micros(),
+            alone.as_micros()
+        );
         is_over.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|error| panic!("T20: after {:?}: {error}", started.elapsed()));
     });

@@ -344,15 +344,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn process_joins_a_group_of_the_kernel() {
+    fn root() -> Option<&'static Path> {
         let mut roots = ROOTS.map(Path::new).into_iter();
-        let root = roots.find(|root| root.join("cgroup.controllers").exists());
-        let place = root.map(|root| root.join(format!("nnhal-test-{}", std::process::id())));
-        let Some(place) = place.filter(|place| std::fs::create_dir(place).is_ok()) else {
-            println!("SKIPPED: no group can be made here");
-            return;
-        };
+        roots.find(|root| root.join("cgroup.controllers").exists())
+    }
+
+    /// A program that waits, in a group with this name below the root, if one can be made there.
+    fn populated(name: &str) -> Option<Populated> {
+        let place = root()?.join(format!("nnhal-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&place).ok()?;
         let child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .spawn();
@@ -360,11 +360,61 @@ mod tests {
             let _ = std::fs::remove_dir(&place);
         });
         let populated = Populated(place.clone(), child.unwrap());
-        let id = populated.1.id();
-        let joined = join(&place, id);
-        let groups = read(Path::new(&format!("/proc/{id}/cgroup")));
+        join(&place, populated.1.id()).unwrap();
+        Some(populated)
+    }
+
+    /// Of the kernel's own groups, where it has the controllers in this hierarchy.
+    #[test]
+    fn limits_hold_in_groups_of_the_kernel() {
+        let has = |file: &str| {
+            let text = read(&root().unwrap_or(Path::new("/nowhere")).join(file));
+            CONTROLLERS
+                .iter()
+                .all(|name| text.split_whitespace().any(|other| other == *name))
+        };
+        if !has("cgroup.controllers") || !has("cgroup.subtree_control") {
+            println!("SKIPPED: the kernel has not {CONTROLLERS:?} in a hierarchy of version 2");
+            return;
+        }
+        let (Some(driver), Some(worker)) = (populated("driver"), populated("worker")) else {
+            println!("SKIPPED: no group can be made here");
+            return;
+        };
+        let mut groups = ControlGroups::take_over(&driver.0, driver.1.id()).unwrap();
+        let limits = UserLimits {
+            cpu_weight: 50,
+            memory_bytes: 1 << 30,
+            ..UserLimits::default()
+        };
+        groups.enter(1000, worker.1.id().cast_signed(), &limits, 100);
+        let place = driver.0.join("user-1000");
+        let told =
+            ["cpu.weight", "memory.max", "pids.max", "cgroup.procs"].map(|file| read(&place.join(file)));
+        drop(worker);
+        let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(10));
+        while std::fs::remove_dir(&place).is_err() && !deadline.is_past(MonotonicClock.now()) {
+            std::thread::yield_now();
+        }
+        let _ = join(root().unwrap(), driver.1.id());
+        let _ = std::fs::remove_dir(driver.0.join(DRIVER));
+        let [weight, memory, pids, processes] = &told;
+        assert_eq!(
+            [weight.trim(), memory.trim(), pids.trim()],
+            ["50", "1073741824", "164"]
+        );
+        assert_eq!(processes.lines().count(), 1);
+    }
+
+    #[test]
+    fn process_joins_a_group_of_the_kernel() {
+        let Some(populated) = populated("joins") else {
+            println!("SKIPPED: no group can be made here");
+            return;
+        };
+        let groups = read(Path::new(&format!("/proc/{}/cgroup", populated.1.id())));
+        let place = populated.0.clone();
         drop(populated);
-        joined.unwrap();
         let name = place.file_name().unwrap().to_str().unwrap();
         assert!(group_of(&groups).unwrap().ends_with(name), "{groups}");
     }
