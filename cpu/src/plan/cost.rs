@@ -84,6 +84,11 @@ pub(crate) const SPIN: Duration = Duration::from_micros(150);
 /// How often a helper looks for work between two looks at the clock.
 pub(crate) const LOOKS_BETWEEN_CLOCKS: u32 = 16;
 
+/// After looking for the next execution's work so often in vain, a helper does so only once in
+/// [`LINGERS_ONCE_IN`] times.
+pub(crate) const LINGERS_IN_VAIN: u32 = 3;
+pub(crate) const LINGERS_ONCE_IN: u32 = 32;
+
 /// How many executions in a row try whether they are faster with helpers or without.
 pub(crate) const TRIED: u32 = 8;
 

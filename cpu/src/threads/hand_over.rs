@@ -21,7 +21,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use super::spin::Spin;
+use super::spin_policy::{Lingering, SpinPolicy};
 use sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Futex, Ordering};
 
 #[cfg(not(loom))]
@@ -238,7 +238,10 @@ impl Mailbox {
     /// The life of a helper thread: works on what is posted until it is sent away.
     #[allow(unsafe_code)]
     pub(super) fn serve(&self) {
-        let mut spin = Spin::new();
+        let mut spin_policy = SpinPolicy::new();
+        let mut lingering = Lingering::default();
+        // Whether it was told that there will be work soon.
+        let mut is_roused = false;
         loop {
             match self.state.load(Ordering::Acquire) {
                 POSTED => {
@@ -248,6 +251,8 @@ impl Mailbox {
                     if taken.is_err() {
                         continue;
                     }
+                    lingering.was_worth_it();
+                    is_roused = false;
                     let job = self.job.load(Ordering::Relaxed);
                     // SAFETY: this thread has just changed the state from `POSTED`, before which the leader
                     // stored this pointer, so it is the job of the latest `share` on this mailbox. `share`
@@ -258,13 +263,17 @@ impl Mailbox {
                     if self.state.swap(IDLE, Ordering::AcqRel) == AWAITED {
                         self.futex.wake(&self.state);
                     }
-                    spin = Spin::new();
+                    spin_policy = SpinPolicy::new();
                 }
                 IDLE => {
-                    if spin.lasts() {
+                    let is_wanted =
+                        is_roused || self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
+                    if is_wanted && spin_policy.lasts() {
                         nnhal_os::cpu::relax();
                         continue;
                     }
+                    lingering.end();
+                    is_roused = false;
                     // If this fails there is something to do.
                     let _ = self
                         .state
@@ -272,7 +281,8 @@ impl Mailbox {
                 }
                 ASLEEP => {
                     self.futex.wait(&self.state, ASLEEP);
-                    spin = Spin::new();
+                    is_roused = self.state.load(Ordering::Relaxed) == IDLE;
+                    spin_policy = SpinPolicy::new();
                 }
                 _ => {
                     self.state.store(VACANT, Ordering::Release);

@@ -23,7 +23,7 @@ mod blocks;
 mod hand_over;
 mod helpers;
 mod parallelism_tuner;
-mod spin;
+mod spin_policy;
 mod team;
 
 pub use helpers::{Helpers, MAX_HELPERS};
