@@ -150,6 +150,12 @@ pub fn execution_result(outcome: Result<Completed>) -> Result<ExecutionResult> {
     }
 }
 
+/// Whether the execution may go on, or may never have begun: what came is no answer of the driver, and it was
+/// not an argument that was found wrong, before anything is sent or after the end.
+pub(crate) fn is_given_up(result: &Result<Completed>) -> bool {
+    matches!(result, Err(error) if error.failure().is_none() && !error.is_argument())
+}
+
 /// The result as the driver gave it, held to the rules of the HAL: no shapes and no timing unless the status
 /// allows them, and shapes where the status demands them.
 pub(crate) fn completed(link: &Link, call: &'static str, result: ExecutionResult) -> Result<Completed> {

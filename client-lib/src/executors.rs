@@ -1,7 +1,7 @@
 //! What carries out the synchronous executions of a prepared model, as those see it who do not make it.
 
 use std::fmt::Debug;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::connection::BurstPermit;
 use crate::error::Result;
@@ -11,6 +11,10 @@ use crate::values::{Input, Output};
 
 /// How many a model has at most: as many threads execute it at once without messages.
 const MOST_OF_MODEL: usize = 4;
+
+/// After the driver has refused one, so many executions go by messages before another is asked for: then that
+/// costs them nothing, and the driver may have room.
+const MESSAGES_AFTER_REFUSAL: u32 = 1024;
 
 /// Executes one request at a time.
 pub(crate) trait Executor: Send + Debug {
@@ -26,18 +30,22 @@ pub(crate) trait Executor: Send + Debug {
     ) -> Result<Completed>;
 }
 
-/// An executor, which counts among those of its connection.
+/// A place among those of a model, for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Permitted {
+pub(crate) struct Place(#[allow(dead_code, reason = "it is counted")] Arc<()>);
+
+/// An executor, which counts among those of its model and of its connection.
+#[derive(Debug)]
+pub(crate) struct Counted {
     pub(crate) executor: Box<dyn Executor>,
-    _permit: BurstPermit,
+    _counts: (Place, BurstPermit),
 }
 
-impl Permitted {
-    pub(crate) fn new(executor: Box<dyn Executor>, permit: BurstPermit) -> Permitted {
-        Permitted {
+impl Counted {
+    pub(crate) fn new(executor: Box<dyn Executor>, place: Place, permit: BurstPermit) -> Counted {
+        Counted {
             executor,
-            _permit: permit,
+            _counts: (place, permit),
         }
     }
 }
@@ -50,21 +58,21 @@ pub(crate) struct Executors {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Permitted>,
-    /// Those in use, too.
-    count: usize,
+    idle: Vec<Counted>,
+    /// Its other holders are the places.
+    places: Arc<()>,
     /// Whether the model was executed before.
     has_executed: bool,
-    /// The driver has no room for more.
-    is_refused: bool,
+    /// How many executions go by messages yet.
+    messages: u32,
 }
 
 /// What an execution goes by.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    Executor(Permitted),
-    /// A new executor, which [`Executors::keep`] or [`Executors::lose`] must be told of.
-    New,
+    Executor(Counted),
+    /// A new executor, for which there is a place.
+    New(Place),
     Message,
 }
 
@@ -78,35 +86,34 @@ impl Executors {
     /// rings.
     pub(crate) fn take(&self) -> Choice {
         let mut state = self.lock();
-        match state.idle.pop() {
-            Some(executor) => Choice::Executor(executor),
-            None if !state.has_executed => {
-                state.has_executed = true;
-                Choice::Message
-            }
-            None if state.is_refused || state.count == MOST_OF_MODEL => Choice::Message,
-            None => {
-                state.count += 1;
-                Choice::New
-            }
+        if let Some(executor) = state.idle.pop() {
+            return Choice::Executor(executor);
         }
+        let is_first = !std::mem::replace(&mut state.has_executed, true);
+        if is_first || Arc::strong_count(&state.places) > MOST_OF_MODEL {
+            return Choice::Message;
+        }
+        if state.messages > 0 {
+            state.messages -= 1;
+            return Choice::Message;
+        }
+        Choice::New(Place(Arc::clone(&state.places)))
     }
 
     /// Keeps one for the next execution.
-    pub(crate) fn keep(&self, executor: Permitted) {
+    pub(crate) fn keep(&self, executor: Counted) {
         self.lock().idle.push(executor);
     }
 
-    /// There is one less.
-    pub(crate) fn lose(&self) {
-        self.lock().count -= 1;
+    /// The driver has no room for one.
+    pub(crate) fn refuse(&self) {
+        self.lock().messages = MESSAGES_AFTER_REFUSAL;
     }
 
-    /// There is one less, and none will be made: the driver or the connection has no room.
-    pub(crate) fn refuse(&self) {
-        let mut state = self.lock();
-        state.count -= 1;
-        state.is_refused = true;
+    /// Gives up those that are idle; whether there were any.
+    pub(crate) fn clear(&self) -> bool {
+        let idle = std::mem::take(&mut self.lock().idle);
+        !idle.is_empty()
     }
 }
 
@@ -114,17 +121,29 @@ impl Executors {
 mod tests {
     use super::*;
 
+    fn place(executors: &Executors) -> Option<Place> {
+        match executors.take() {
+            Choice::New(place) => Some(place),
+            _ => None,
+        }
+    }
+
     #[test]
     fn first_execution_goes_by_a_message_and_only_so_many_others_by_executors() {
         let executors = Executors::default();
-        assert!(matches!(executors.take(), Choice::Message));
-        for _ in 0..MOST_OF_MODEL {
-            assert!(matches!(executors.take(), Choice::New));
-        }
-        assert!(matches!(executors.take(), Choice::Message));
-        executors.lose();
-        assert!(matches!(executors.take(), Choice::New));
+        assert!(place(&executors).is_none());
+        let mut places: Vec<Place> = (0..MOST_OF_MODEL).map(|_| place(&executors).unwrap()).collect();
+        assert!(place(&executors).is_none());
+        places.pop();
+        assert!(place(&executors).is_some());
+    }
+
+    #[test]
+    fn executor_is_asked_for_again_some_time_after_a_refusal() {
+        let executors = Executors::default();
+        assert!(place(&executors).is_none() && place(&executors).is_some());
         executors.refuse();
-        assert!(matches!(executors.take(), Choice::Message));
+        assert!((0..MESSAGES_AFTER_REFUSAL).all(|_| place(&executors).is_none()));
+        assert!(place(&executors).is_some());
     }
 }

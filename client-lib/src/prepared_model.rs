@@ -159,6 +159,14 @@ impl PreparedModel {
         Arguments::for_values(self.types()?, inputs, outputs)
     }
 
+    /// Gives up the arguments that are kept.
+    pub(crate) fn drop_arguments(&self) {
+        let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = std::mem::take(&mut *spare);
+        drop(spare);
+        drop(dropped);
+    }
+
     pub(crate) fn give_back(&self, arguments: Arguments) {
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() == KEPT_ARGUMENTS {

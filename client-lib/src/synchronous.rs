@@ -4,15 +4,15 @@
 //! about as much as those of a burst that the program has made. Both sides wait as bursts do: they poll while
 //! that pays, and sleep otherwise.
 //!
-//! A message is for what no ring can say: a time limit for loops, and a wait that the caller may give up,
+//! A message is for what no ring can say: a time limit for loops, and a limit of the wait for the answer,
 //! after which the driver is asked to end the execution.
 
 use nnhal::wire::{Call, ExecutionForm, Reply};
 
 use crate::burst::{Burst, BurstOptions};
 use crate::error::Result;
-use crate::execution::{Completed, ExecuteOptions, completed};
-use crate::executors::{Choice, Executor, Permitted};
+use crate::execution::{Completed, ExecuteOptions, completed, is_given_up};
+use crate::executors::{Choice, Counted, Executor, Place};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::values::{Input, ListedValues, Output};
@@ -117,13 +117,13 @@ impl PreparedModel {
 
     /// What to execute by; `None` for a message.
     #[inline]
-    fn take_executor(&self, options: &ExecuteOptions) -> Option<Permitted> {
-        if !options.suit_rings() {
+    fn take_executor(&self, options: &ExecuteOptions) -> Option<Counted> {
+        if !options.suit_rings() || self.link().timeouts().limit_work() {
             return None;
         }
         match self.executors().take() {
             Choice::Executor(executor) => Some(executor),
-            Choice::New => self.new_executor(),
+            Choice::New(place) => self.new_executor(place),
             Choice::Message => None,
         }
     }
@@ -131,31 +131,26 @@ impl PreparedModel {
     /// A burst, if the connection may have one more and the driver has room. What else is wrong the message
     /// will say.
     #[cold]
-    fn new_executor(&self) -> Option<Permitted> {
-        let opened = self.link().burst_permit().and_then(|permit| {
-            let burst = Burst::open(&self.without_executors(), &BurstOptions::new(), CALL).ok()?;
-            Some(Permitted::new(Box::new(burst), permit))
-        });
-        if opened.is_none() {
-            self.executors().refuse();
+    fn new_executor(&self, place: Place) -> Option<Counted> {
+        let permit = self.link().burst_permit()?;
+        // Bursts have arguments of their own.
+        self.drop_arguments();
+        match Burst::open(&self.without_executors(), &BurstOptions::new(), CALL) {
+            Ok(burst) => Some(Counted::new(Box::new(burst), place, permit)),
+            Err(_) => {
+                self.executors().refuse();
+                None
+            }
         }
-        opened
     }
 
     /// Keeps an executor for the next execution, unless it may still be at work on this one.
     #[inline]
-    fn end_with(&self, executor: Permitted, result: &Result<Completed>) {
-        if is_given_up(result) {
-            self.executors().lose();
-        } else {
+    fn end_with(&self, executor: Counted, result: &Result<Completed>) {
+        if !is_given_up(result) {
             self.executors().keep(executor);
         }
     }
-}
-
-/// Whether the execution may go on, or may never have begun: what came is no answer of the driver.
-fn is_given_up(result: &Result<Completed>) -> bool {
-    matches!(result, Err(error) if error.failure().is_none() && !error.is_argument())
 }
 
 impl Executor for Burst {

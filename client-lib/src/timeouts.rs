@@ -29,6 +29,8 @@ pub(crate) struct Timeouts {
     call: Duration,
     /// `None`: for as long as the worker lives.
     work: Option<Duration>,
+    /// Whether somebody has said so, and means to give work up.
+    is_work_limited: bool,
 }
 
 impl Default for Timeouts {
@@ -36,6 +38,7 @@ impl Default for Timeouts {
         Timeouts {
             call: CALL_TIMEOUT,
             work: Some(WORK_TIMEOUT),
+            is_work_limited: false,
         }
     }
 }
@@ -45,16 +48,17 @@ impl Timeouts {
     pub(crate) fn of(options: &DevicesOptions) -> Timeouts {
         let default = Timeouts::default();
         let limit = |duration: &Duration| !duration.is_zero();
+        let work = options
+            .work_timeout
+            .or_else(|| milliseconds(WORK_TIMEOUT_VARIABLE));
         Timeouts {
             call: options
                 .call_timeout
                 .or_else(|| milliseconds(CALL_TIMEOUT_VARIABLE))
                 .filter(limit)
                 .unwrap_or(default.call),
-            work: options
-                .work_timeout
-                .or_else(|| milliseconds(WORK_TIMEOUT_VARIABLE))
-                .map_or(default.work, |work| Some(work).filter(limit)),
+            work: work.map_or(default.work, |work| Some(work).filter(limit)),
+            is_work_limited: work.is_some_and(|work| limit(&work)),
         }
     }
 
@@ -68,6 +72,11 @@ impl Timeouts {
     /// The deadline of a call that needs no computing.
     pub(crate) fn call_deadline(&self) -> Deadline {
         Deadline::after(MonotonicClock.now(), self.call)
+    }
+
+    /// Whether the program or its environment limits work, which is then to be ended when it is given up.
+    pub(crate) fn limit_work(&self) -> bool {
+        self.is_work_limited
     }
 
     /// The deadline of work: its own, or the one that work has by default.

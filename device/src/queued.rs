@@ -11,7 +11,8 @@ use super::Control;
 ///
 /// The driver gives the inputs, calls [`QueuedExecution::submit`], waits for the fence, and calls
 /// [`QueuedExecution::collect`]. In between it calls nothing but [`QueuedExecution::cancel`]. It asks for a
-/// checkpoint before, and waits with the request's deadline, so the device need do neither.
+/// checkpoint before, and waits with the request's deadline, so the device need do neither. Work of high
+/// priority does not overtake what is in the device's queue.
 pub trait QueuedExecution {
     /// Queues the work on the inputs that were given, and does not wait for it.
     ///
@@ -22,12 +23,14 @@ pub trait QueuedExecution {
     /// A descriptor that cannot be waited for is a failure of the device: the work is cancelled, and the
     /// execution is never used again. It may be dropped while the device still computes.
     ///
+    /// Inputs that are read in place may be read until the fence comes.
+    ///
     /// # Errors
     ///
-    /// Nothing is queued then.
+    /// Nothing is queued then, and the driver has the execution let go of its inputs.
     fn submit(&mut self, control: &Control<'_>) -> Result<OwnedFd, Failure>;
 
-    /// Hears that nobody wants the result any more. The fence must come all the same, as soon as the device
+    /// Hears that nobody wants the result any more, perhaps more than once. The fence must come all the same, as soon as the device
     /// has let go of the memory of this execution: the driver answers its client only then.
     fn cancel(&mut self);
 

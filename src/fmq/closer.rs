@@ -44,6 +44,17 @@ impl ChannelCloser {
         }
     }
 
+    /// Closes the ring that this end consumes: its consumer reports the end after the packets that are there,
+    /// and its producer sends on. Otherwise as [`ChannelCloser::close`].
+    pub fn close_consumed(&self) {
+        close_ring(&self.consumed);
+        fence(Ordering::SeqCst);
+        while self.parked.is_asleep() {
+            self.parked.wait_until_up();
+            close_ring(&self.consumed);
+        }
+    }
+
     /// What a hostile peer can do to a sleeper's word and to the shared end.
     #[cfg(all(test, loom))]
     pub(super) fn tamper(&self) {

@@ -29,7 +29,7 @@ pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
 use crate::arguments::Arguments;
 use crate::error::{Error, Result};
-use crate::execution::{Completed, ExecuteOptions, nanoseconds};
+use crate::execution::{Completed, ExecuteOptions, is_given_up, nanoseconds};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::values::{Input, ListedValues, Output, OwnValues};
@@ -43,7 +43,7 @@ const RESULT_CELLS: u32 = 128;
 
 /// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
 /// again.
-const KEPT_OF_VALUES: usize = 4;
+const KEPT_OF_VALUES: usize = 8;
 
 /// How a burst waits for its results.
 #[derive(Clone, Copy, Debug, Default)]
@@ -139,6 +139,8 @@ pub struct Burst {
     numbers: Arc<Numbers>,
     /// By which [`Burst::run`] passes values, each for others. The one that was used last is the last.
     of_values: Vec<Arc<RegisteredRequest>>,
+    /// Whether the model has more arguments than a ring can name.
+    has_too_many: bool,
     pipeline: Pipeline,
 }
 
@@ -148,7 +150,12 @@ impl PreparedModel {
     /// # Errors
     /// The driver has no room for another burst; the system has no memory or descriptors.
     pub fn burst(&self, options: &BurstOptions) -> Result<Burst> {
-        Burst::open(self, options, "the burst execution")
+        let open = || Burst::open(self, options, "the burst execution");
+        match open() {
+            // What this library keeps by itself is in the way, perhaps.
+            Err(error) if error.failure().is_some() && self.executors().clear() => open(),
+            opened => opened,
+        }
     }
 }
 
@@ -181,6 +188,7 @@ impl Burst {
             memories: MemoryNames::default(),
             numbers: Arc::default(),
             of_values: Vec::with_capacity(KEPT_OF_VALUES),
+            has_too_many: false,
             pipeline: Pipeline::new(depth),
         })
     }
@@ -303,9 +311,7 @@ impl Burst {
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        // What is wrong with an argument is found before anything is sent, or after the end.
-        let is_given_up = matches!(&result, Err(error) if error.failure().is_none() && !error.is_argument());
-        if !is_given_up {
+        if !is_given_up(&result) {
             self.of_values.push(registered);
         }
         result
@@ -344,6 +350,7 @@ impl Burst {
         match kept {
             Some(0) => Ok(self.of_values.pop()),
             Some(behind) => Ok(Some(self.of_values.remove(self.of_values.len() - 1 - behind))),
+            None if self.has_too_many => Ok(None),
             None => self.new_of_values(inputs, outputs),
         }
     }
@@ -366,6 +373,7 @@ impl Burst {
         let planned = registered::plan(&arguments, memory);
         self.pools.clone_from(&planned.pools);
         let number = self.register_hal(&planned.request)?;
+        self.has_too_many = number.is_none();
         Ok(number.map(|number| Arc::new(RegisteredRequest::of_values(number, arguments, &planned))))
     }
 

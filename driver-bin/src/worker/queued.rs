@@ -11,7 +11,7 @@ use nnhal::fence::{Fence, FenceError, FenceState};
 use nnhal_device::{Control, Execution, Interruption, QueuedExecution};
 use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::time::Deadline;
-use nnhal_os::{eventfd, poll};
+use nnhal_os::{SysError, eventfd, poll};
 
 use crate::scheduler::Ticket;
 
@@ -31,12 +31,15 @@ pub(super) fn run(execution: &mut dyn Execution, ticket: &Ticket, control: &Cont
         outcome,
         is_lost: false,
     };
-    let Some(execution) = execution.queued() else {
-        return ended(execution.run(control));
-    };
     let (fd, cancellation) = match submit(execution, ticket, control) {
         Ok(submitted) => submitted,
-        Err(failure) => return ended(Err(failure)),
+        Err(failure) => {
+            execution.unbind_inputs();
+            return ended(Err(failure));
+        }
+    };
+    let Some(execution) = execution.queued() else {
+        return ended(Err(no_queue()));
     };
     let waited = Fence::from_fd(fd).and_then(|fence| {
         let work = (ticket, cancellation);
@@ -62,14 +65,15 @@ pub(super) fn run(execution: &mut dyn Execution, ticket: &Ticket, control: &Cont
 
 /// Returns the device's fence, and what becomes readable when the work is cancelled.
 fn submit<'a>(
-    execution: &mut dyn QueuedExecution,
+    execution: &mut dyn Execution,
     ticket: &'a Ticket,
     control: &Control<'_>,
 ) -> Result<(OwnedFd, &'a OwnedFd), Failure> {
+    let execution = execution.queued().ok_or_else(no_queue)?;
+    // What is cancelled after the checkpoint is told by the event. What an earlier call has left there goes.
+    let cancellation = ticket.cancellation().map_err(no_event)?;
+    eventfd::drain(cancellation).map_err(no_event)?;
     control.checkpoint()?;
-    let cancellation = ticket
-        .cancellation()
-        .map_err(|error| Failure::new(ErrorStatus::ResourceExhaustedTransient, error.to_string()))?;
     Ok((execution.submit(control)?, cancellation))
 }
 
@@ -99,13 +103,13 @@ fn wait(
             FenceState::Failed => return Ok(Waited::Failed),
             FenceState::Pending => {}
         }
+        // Before the look at the work: whoever cancels it says so there first.
+        eventfd::drain(cancellation)?;
         let interruption = if ticket.is_cancelled() {
             Interruption::Cancelled
         } else if ready == 0 {
             Interruption::DeadlineMissed
         } else {
-            // What is left of an earlier call's cancellation.
-            eventfd::drain(cancellation)?;
             continue;
         };
         execution.cancel();
@@ -119,15 +123,25 @@ fn failed() -> Failure {
 }
 
 fn no_fence(error: &FenceError) -> Failure {
-    Failure::general(format!(
-        "the device gave a fence that cannot be waited for: {error}"
-    ))
+    Failure::general(match error {
+        FenceError::System(error) => format!("the driver cannot wait for the device: {error}"),
+        error => format!("the device gave a fence that cannot be waited for: {error}"),
+    })
+}
+
+fn no_event(error: SysError) -> Failure {
+    let detail = format!("there is no event to cancel the execution by: {error}");
+    Failure::new(ErrorStatus::ResourceExhaustedTransient, detail)
+}
+
+fn no_queue() -> Failure {
+    Failure::general("the device computes by itself, but this execution of it has no queue")
 }
 
 /// What is said of an execution that the device may still compute.
 pub(super) fn lost() -> Failure {
     Failure::general(
-        "the device may still compute an earlier execution, whose fence could not be waited for; open \
-         another burst",
+        "the device may still compute an earlier execution, whose fence could not be waited for, and there \
+         is no memory for another",
     )
 }

@@ -127,7 +127,7 @@ impl Context {
     }
 
     /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on
-    /// memories that are mapped.
+    /// memories that are mapped, unless the device computes by itself.
     ///
     /// Device buffers that were to be written hold nothing after a failure.
     #[inline]
@@ -215,8 +215,10 @@ impl Context {
         drop(runs);
         let on_device = started.map(|started| {
             let elapsed = started.elapsed();
-            self.estimate.record(elapsed);
-            busy.map_or(elapsed, |busy| busy.min(elapsed))
+            // The rest is time in the device's queue.
+            let busy = busy.map_or(elapsed, |busy| busy.min(elapsed));
+            self.estimate.record(busy);
+            busy
         });
         let _copies = trace::span(SpanKind::CopyOut, 0, 0);
         self.copy_out(run, packets)?;

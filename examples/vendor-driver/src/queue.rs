@@ -147,8 +147,16 @@ impl Job {
         Ok(fence)
     }
 
-    /// Has the hardware stop before the next operation, or before it begins.
-    pub(crate) fn cancel(&self) {
+    /// Takes the job out of the queue, or has the hardware stop before the next operation.
+    pub(crate) fn cancel(self: &Arc<Self>) {
+        let mut state = lock(&self.queue.state);
+        let waits = state.jobs.iter().position(|job| Arc::ptr_eq(job, self));
+        if waits.and_then(|at| state.jobs.remove(at)).is_some() {
+            drop(state);
+            lock(&self.work).outcome = Err(stopped());
+            return self.signal();
+        }
+        drop(state);
         lock(&self.work).is_cancelled = true;
         self.cancelled.notify_all();
     }
@@ -166,7 +174,7 @@ impl Job {
         let mut steps = 0..self.program.steps.len();
         let outcome = steps.try_for_each(|index| {
             if self.is_cancelled_within(latency) {
-                return Err(Failure::general("the hardware was told to stop"));
+                return Err(stopped());
             }
             self.program.compute(index, &mut values)
         });
@@ -174,6 +182,10 @@ impl Job {
         work.values = values;
         work.outcome = outcome.map(|()| MonotonicClock.now().saturating_since(started));
         drop(work);
+        self.signal();
+    }
+
+    fn signal(&self) {
         // It was drained before: there is room for one.
         let _ = eventfd::add(&self.fence, 1);
     }
@@ -188,6 +200,10 @@ impl Job {
             .unwrap_or_else(PoisonError::into_inner);
         work.is_cancelled
     }
+}
+
+fn stopped() -> Failure {
+    Failure::general("the hardware was told to stop")
 }
 
 fn no_fence(error: &SysError) -> Failure {

@@ -153,7 +153,7 @@ impl Rings {
                 let _ = self.whole.as_slice().write_at(SLEEPER, &word.to_le_bytes());
             }
             // The driver stops.
-            _ => std::thread::sleep(STOP),
+            _ => std::thread::park_timeout(STOP),
         }
     }
 

@@ -115,21 +115,24 @@ impl Bursts {
     pub(crate) fn release(&self, handle: BurstHandle) -> Result<(), Failure> {
         let burst = self.table().remove(handle.0);
         let burst = burst.ok_or_else(|| no_such("burst", handle.0))?;
+        burst.closer.close();
         self.end(burst);
         Ok(())
     }
 
     fn end(&self, burst: Burst) {
-        burst.closer.close();
         let mut ending = self.ending();
         ending.retain(|thread| !thread.is_finished());
         ending.push(burst.thread);
     }
 
-    /// Ends all bursts.
+    /// Ends all bursts, once they have answered the requests that have come.
     pub(crate) fn drain(&self) {
         let bursts = self.table().take_all();
-        bursts.into_iter().for_each(|burst| self.end(burst));
+        for burst in bursts {
+            burst.closer.close_consumed();
+            self.end(burst);
+        }
     }
 
     /// Whether no burst is left, nor runs on after its end.

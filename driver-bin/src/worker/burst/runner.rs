@@ -164,7 +164,18 @@ impl Runner {
             Err(failure) => {
                 invalidate_outputs(&compiled.request, &self.objects(compiled));
                 self.fail(header.sequence, &failure, reply);
+                self.replace_lost();
             }
+        }
+    }
+
+    /// Has other memory for the next request, if the device may still use what there is. Without memory that
+    /// request is told so, and the one after it tries again.
+    fn replace_lost(&mut self) {
+        if self.context.is_lost()
+            && let Ok(context) = self.prepared.new_context()
+        {
+            self.context = context;
         }
     }
 
