@@ -4,8 +4,8 @@
 //! that serves nobody else; a model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared
 //! ([`Device::prepare`]) and executed: from and to this process's own memory ([`PreparedModel::run`]), or,
 //! with fewer copies, in memory that both processes share ([`Memory`], [`Request`], [`Arguments`]);
-//! synchronously, asynchronously ([`PreparedModel::start`]), behind fences, or by burst, which costs little
-//! more than the computing itself.
+//! synchronously or by burst, which cost little more than the computing itself, asynchronously
+//! ([`PreparedModel::start`]), or behind fences.
 //!
 //! ```no_run
 //! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions};

@@ -30,8 +30,9 @@ pub trait QueuedExecution {
     /// Nothing is queued then, and the driver has the execution let go of its inputs.
     fn submit(&mut self, control: &Control<'_>) -> Result<OwnedFd, Failure>;
 
-    /// Hears that nobody wants the result any more, perhaps more than once. The fence must come all the same, as soon as the device
-    /// has let go of the memory of this execution: the driver answers its client only then.
+    /// Hears that nobody wants the result any more, perhaps more than once. The fence must come all the same,
+    /// as soon as the device has let go of the memory of this execution: the driver answers its client only
+    /// then.
     fn cancel(&mut self);
 
     /// Takes what has come of the work, once for each fence that has come. Returns how long the hardware was

@@ -163,6 +163,22 @@ fn closer_ends_a_sleep_without_deadline_and_the_peers_too() {
 }
 
 #[test]
+fn end_that_consumes_no_more_answers_what_has_come() {
+    let (mut client, mut server) = pair(4);
+    client.producer.send(b"request").unwrap();
+    server.closer.close_consumed();
+    let mut packet = server.consumer.new_packet();
+    server.consumer.receive(&mut packet, Deadline::NONE).unwrap();
+    assert_eq!(&packet.bytes()[..7], b"request");
+    let ended = server.consumer.receive(&mut packet, Deadline::NONE);
+    assert_eq!(ended, Err(ReceiveError::Closed));
+    server.producer.send(b"result").unwrap();
+    client.consumer.receive(&mut packet, Deadline::NONE).unwrap();
+    assert_eq!(&packet.bytes()[..6], b"result");
+    assert_eq!(client.producer.send(b"x"), Err(SendError::Closed));
+}
+
+#[test]
 fn end_is_final_on_this_side_though_the_peer_takes_the_closed_word_back() {
     let (mut client, _server, memory) = pair_of(
         ChannelSize {

@@ -70,6 +70,8 @@ impl Handles {
         let prepared = device.prepare(&double_model(), &PrepareOptions::new()).unwrap();
         let options = ExecuteOptions::new();
         let (memory, request) = arguments(1.0);
+        // The second one opens rings, which stay.
+        (0..2).for_each(|_| drop(prepared.execute(&request, &options).unwrap()));
         let (pipelined, submitted) = arguments(2.0);
         let (delayed, held) = arguments(3.0);
         let mut burst = prepared.burst(&BurstOptions::new()).unwrap();

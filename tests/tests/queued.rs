@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use nnhal_client::{
     BurstOptions, Clock, Deadline, Device, Devices, Error, ErrorStatus, ExecuteOptions, Memory, Model,
     ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Request, TensorType, WaitFor,
 };
-use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 use vendor_driver::QUEUE;
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-vendor-driver");
@@ -160,13 +161,44 @@ fn cancelled_execution_leaves_the_queue() {
     let options = ExecuteOptions::new();
     // The hardware takes its time for the first, and has the second wait.
     let mut started = [(); 2].map(|()| prepared.start(&request, &options).unwrap());
-    for pending in &mut started {
+    for pending in started.iter_mut().rev() {
         pending.cancel();
         let error = pending.wait(soon()).unwrap_err();
         assert_eq!(error.status(), ErrorStatus::GeneralFailure, "{error}");
         assert!(error.to_string().contains("cancelled"), "{error}");
     }
     device.status().unwrap();
+}
+
+/// Whether a thread of a burst of this worker waits for a descriptor, as it does for a device's fence.
+fn burst_waits_for_a_fence(worker: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    threads.filter_map(Result::ok).any(|thread| {
+        let read = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let call = read("syscall");
+        let number = call.split(' ').next().and_then(|number| number.parse().ok());
+        read("comm").trim() == "burst" && number == Some(nix::libc::SYS_ppoll)
+    })
+}
+
+#[test]
+fn driver_that_is_to_end_lets_a_synchronous_execution_end() {
+    let (mut daemon, device) = start(Duration::from_millis(300), "");
+    let prepared = prepare(&device);
+    let (memory, request) = memory([1.0; 4]);
+    let execute = || prepared.execute(&request, &ExecuteOptions::new());
+    // From the second one on executions go by rings.
+    execute().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(execute);
+        let worker = device.worker().pid;
+        wait_until("it computes", || burst_waits_for_a_fence(worker));
+        daemon.signal(Signal::SIGTERM);
+        second.join().unwrap().unwrap();
+    });
+    assert_eq!(outputs(&memory), [2.0; 4]);
+    execute().unwrap_err();
+    assert!(daemon.wait().success(), "{}", daemon.log());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most of a connection: a quarter of what a worker allows by default, so that the program has the others.
+/// The most of a connection: a quarter of what a worker allows by default. The program has the others.
 const MOST: usize = 16;
 
 /// How many there are.

@@ -2,7 +2,8 @@
 //!
 //! How long a processor takes to fetch what another one has computed differs by a factor of three from
 //! machine to machine, and decides whether executions of many operations of a few microseconds each are
-//! faster with helpers or without.
+//! faster with helpers or without. By the threshold alone `tiny_kws_int8` takes 37 % longer with two threads
+//! on an AMD EPYC (Zen 3) of two processors.
 
 use std::time::{Duration, Instant};
 

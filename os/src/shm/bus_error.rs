@@ -136,8 +136,8 @@ fn memory_at(address: usize) -> Option<FaultyMemory> {
 /// The system refuses.
 pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
     extern "C" fn tell_and_exit(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel gives a handler that asks for it (SA_SIGINFO) what it knows of the signal, for as
-        // long as the handler runs.
+        // SAFETY: the kernel gives a handler that asks for it (SA_SIGINFO) what it knows of the signal, for
+        // as long as the handler runs.
         let info = unsafe { &*info };
         // SAFETY: what it knows of a bus error has an address.
         let address = unsafe { info.si_addr() } as usize;

@@ -31,11 +31,12 @@ pub enum SpanKind {
     Copy,
     /// HAL `configureExecutionBurst`.
     ConfigureBurst,
-    /// HAL `execute` and `executeSynchronously`.
+    /// HAL `execute` and `executeSynchronously`, as far as they go by messages.
     Execute,
     /// HAL `executeFenced`.
     ExecuteFenced,
-    /// What a burst is asked: to execute, or to keep a request for later.
+    /// What a burst is asked: to execute, or to keep a request for later. Synchronous executions go by bursts
+    /// from the second one of a model on.
     BurstRequest,
     /// Fences that an execution waits for.
     FenceWait,

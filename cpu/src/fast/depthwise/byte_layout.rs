@@ -1,4 +1,4 @@
-//! What a depthwise convolution by products of bytes sees of its image, laid out side by side for each channel.
+//! What a depthwise convolution by products of bytes sees of its image, side by side for each channel.
 
 use std::ops::Range;
 

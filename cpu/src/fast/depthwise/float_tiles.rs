@@ -1,5 +1,5 @@
-//! Neighbouring outputs of a depthwise convolution of floats, for the usual filters: each value of the input is
-//! loaded once for all of them.
+//! Neighbouring outputs of a depthwise convolution of floats, for the usual filters: each value of the
+//! input is loaded once for all of them.
 
 use std::ops::Range;
 

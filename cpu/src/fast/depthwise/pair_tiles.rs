@@ -1,5 +1,5 @@
-//! Neighbouring outputs of a depthwise convolution by products of 16-bit values: for the usual filters what was
-//! interleaved once serves all of them.
+//! Neighbouring outputs of a depthwise convolution by products of 16-bit values: for the usual filters what
+//! was interleaved once serves all of them.
 
 use super::driver::{first_channel, for_each_product, tiles};
 use super::pairs::{Image, Pairs, Weights};
