@@ -38,7 +38,7 @@ const EXECUTIONS: usize = 8;
 const IN_FLIGHT: u32 = 4;
 
 /// How long an execution may wait. None needs to, as all results are there.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
 
 fn soon() -> Deadline {
     Deadline::after(MonotonicClock.now(), Duration::from_secs(60))
@@ -179,7 +179,7 @@ pub fn burst_results(bytes: &[u8]) {
 }
 
 fn options() -> ExecuteOptions {
-    ExecuteOptions::new().wait_at_most(PATIENCE)
+    ExecuteOptions::new().wait_at_most(WAIT)
 }
 
 fn execute(burst: &mut Burst) -> Result<()> {

@@ -28,10 +28,10 @@ pub trait PreparedModel: Send + Sync + Debug {
 /// The memory of one run at a time, used again and again: set every input, run, read the outputs.
 pub trait Execution: Send + Debug {
     /// Gives input `index` its dimensions, and takes its value from `source`: exactly as many bytes as an
-    /// input of these dimensions has. A device copies them, or reads them in place where the
-    /// source permits it: during [`Execution::run`], or until the fence of a queued execution. One that copies large inputs by several threads, for
-    /// which it asks `control` for processors, has what another process has just written in the caches of
-    /// those that need it.
+    /// input of these dimensions has. A device copies them, or reads them in place where the source permits
+    /// it: during [`Execution::run`], or until the fence of a queued execution. One that copies large inputs
+    /// by several threads, for which it asks `control` for processors, has what another process has just
+    /// written in the caches of those that need it.
     ///
     /// # Errors
     ///

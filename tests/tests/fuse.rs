@@ -225,8 +225,10 @@ fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobod
         let status = client.call(Call::GetStatus, &[]);
         assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
     }
-    assert!(is_alive(worker), "T2: it waits");
     drop(held);
+    before.prepare(add_model(1)).unwrap();
+    assert!(is_alive(worker), "T2: it waits, whatever becomes of its client");
+    gate.set_closed(false);
     wait_until("the worker has gone with its client", || !is_alive(worker));
     before.prepare(add_model(1)).unwrap();
 }

@@ -10,7 +10,7 @@ use nnhal_client::{
     Timing,
 };
 use nnhal_os::time::TimePoint;
-use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, SetOnDrop, TIMEOUT, TestDaemon, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -395,6 +395,7 @@ fn low_priority_makes_progress_beside_high_priority_without_end() {
         let low_took = started.elapsed();
         // Low priority without end, and others that are urgent.
         let beside = std::thread::scope(|scope| {
+            let _over = SetOnDrop(&is_over);
             scope.spawn(|| {
                 let arguments = ones(&low, ELEMENTS);
                 while !is_over.load(Ordering::Relaxed) {

@@ -251,7 +251,7 @@ fn arguments_cost_the_driver_one_copy_of_them() {
     const ELEMENTS: u32 = 4 << 20;
     const MEMORY: u64 = 3 * 4 * ELEMENTS as u64;
     /// For the heap, and for what a helper thread needs.
-    const BESIDE: u64 = 4 << 20;
+    const BESIDE: u64 = 16 << 20;
     let daemon = start("[execution]\nidle_release_ms = 0\n");
     for name in ["nnhal-reference", "nnhal-cpu"] {
         let mut client = RawClient::connect(&daemon.runtime_dir(), name);

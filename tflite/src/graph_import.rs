@@ -18,7 +18,7 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) file: &'f File<'a>,
     pub(crate) store: ConstantStore,
     /// The graphs of control flow, at their places in the model; `None` while one is being imported.
-    pub(crate) referenced: Vec<Option<Placed>>,
+    pub(crate) referenced: Vec<Option<ReferencedGraph>>,
     /// The place of each graph of the file that has one.
     pub(crate) placed: HashMap<usize, usize>,
     /// The graphs whose import is under way, outermost first.
@@ -29,7 +29,7 @@ pub(crate) struct ModelImport<'f, 'a> {
 
 /// A graph that control flow refers to.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct ReferencedGraph {
     /// Its number in the file.
     pub(crate) number: usize,
     pub(crate) graph: Subgraph,

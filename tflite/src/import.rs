@@ -12,7 +12,7 @@ use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
 use crate::graph::Id;
-use crate::graph_import::{GraphImport, ModelImport, Placed, Variable};
+use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph, Variable};
 use crate::imported::{ImportedModel, State, TensorInfo};
 use crate::operators::{self, Node, Refusal};
 use crate::values;
@@ -140,7 +140,7 @@ impl ModelImport<'_, '_> {
             .run(arguments)
             .map_err(|error| Refusal::Inner(Box::new(error)))?;
         self.open.pop();
-        self.referenced[place] = Some(Placed {
+        self.referenced[place] = Some(ReferencedGraph {
             number,
             graph: finished.graph,
             origins: finished.origins,

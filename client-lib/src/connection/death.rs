@@ -55,7 +55,7 @@ impl Link {
 
     /// Waits until it is known why the connection has ended, which it has, and returns the error for `call`.
     pub(crate) fn wait_for_end(&self, call: &'static str) -> Error {
-        self.ring_bell();
+        self.wake_watcher();
         let calls = self.lock();
         let waited = self
             .ended

@@ -61,7 +61,7 @@ pub(crate) struct Link {
     /// Of the protocol, which both sides go on with.
     version: u32,
     /// Wakes the watcher.
-    bell: OwnedFd,
+    wake: OwnedFd,
     /// Becomes readable when the worker ends.
     pidfd: Option<OwnedFd>,
     device: Arc<DeviceInfo>,
@@ -121,7 +121,7 @@ impl Drop for Connection {
             return;
         }
         self.link.lock().is_stopping = true;
-        self.link.ring_bell();
+        self.link.wake_watcher();
         let Some(watcher) = self.watcher.take() else {
             return;
         };
@@ -327,9 +327,9 @@ impl Link {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring_bell(&self) {
-        // A full counter is a bell that rings already; nothing else can go wrong with an own eventfd.
-        let _ = eventfd::add(&self.bell, 1);
+    fn wake_watcher(&self) {
+        // A full counter wakes as well; nothing else can go wrong with an eventfd of its own.
+        let _ = eventfd::add(&self.wake, 1);
     }
 }
 

@@ -67,7 +67,7 @@ impl Connection {
         let greeting = greet(&socket, path, supervisor, deadline)?;
         let welcome = greeting.welcome;
         let link = Arc::new(Link {
-            bell: eventfd::create().map_err(Error::system("make an eventfd for the connection"))?,
+            wake: eventfd::create().map_err(Error::system("make an eventfd for the connection"))?,
             socket,
             version: greeting.version,
             pidfd: greeting.pidfd,

@@ -155,7 +155,7 @@ impl Link {
         // The watcher finds out what it means, and ends all calls.
         calls.trouble.get_or_insert(trouble);
         calls.reader = Reader::Watcher;
-        self.ring_bell();
+        self.wake_watcher();
         let ended = self.ended.wait_while(calls, |calls| !calls.has_ended);
         (ended.unwrap_or_else(PoisonError::into_inner), false)
     }
@@ -218,7 +218,7 @@ impl Link {
             next.notify_one();
         } else if calls.needs_watcher() {
             drop(calls);
-            self.ring_bell();
+            self.wake_watcher();
         }
     }
 }

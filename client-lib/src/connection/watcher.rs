@@ -66,7 +66,7 @@ fn sleep(link: &Link, reads: bool) -> Result<Wakeup, Trouble> {
         PollFlags::empty()
     };
     let mut fds = vec![
-        PollFd::new(link.bell.as_fd(), PollFlags::POLLIN),
+        PollFd::new(link.wake.as_fd(), PollFlags::POLLIN),
         PollFd::new(link.socket.as_fd(), of_socket),
     ];
     fds.extend(
@@ -92,5 +92,5 @@ fn sleep(link: &Link, reads: bool) -> Result<Wakeup, Trouble> {
 
 fn silence_bell(link: &Link) {
     // Only this thread reads it, after it was seen to be readable.
-    let _ = nix::unistd::read(&link.bell, &mut [0; 8]);
+    let _ = nix::unistd::read(&link.wake, &mut [0; 8]);
 }

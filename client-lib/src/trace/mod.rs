@@ -122,7 +122,14 @@ fn write_now_and_then() {
 /// The trace, if there is one and it is this process's, not that of its parent.
 #[inline]
 fn trace() -> Option<&'static Trace> {
-    TRACE.get().get_or_init(Trace::of_environment).as_ref()
+    /// Whether this process was found not to trace: each packet of a burst asks, so that is one look.
+    static TRACES_NOTHING: AtomicBool = AtomicBool::new(false);
+    if TRACES_NOTHING.load(Ordering::Relaxed) {
+        return None;
+    }
+    let trace = TRACE.get().get_or_init(Trace::of_environment).as_ref();
+    TRACES_NOTHING.store(trace.is_none(), Ordering::Relaxed);
+    trace
 }
 
 /// Writes what has been recorded up to now into the file that `NNHAL_TRACE` names; nothing if it names none.

@@ -25,13 +25,16 @@ enum Wish {
 #[derive(Clone, Debug)]
 pub(super) struct Keeper {
     wishes: Sender<Wish>,
-    /// How long it may take to grant one.
-    patience: Duration,
+    /// How long it may take to read the settings.
+    limit: Duration,
 }
 
 /// How long the main thread waits, which serves nobody meanwhile. A file system that does not answer must not
 /// keep the driver from what else it does.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The same at the end, when there is nobody to serve.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why the settings were not read.
 #[derive(Debug, thiserror::Error)]
@@ -70,27 +73,27 @@ impl Keeper {
         let entered = entered.recv().unwrap_or(Ok(()));
         Ok(entered.map(|()| Keeper {
             wishes: wish,
-            patience: PATIENCE,
+            limit: LIMIT,
         }))
     }
 
     /// Reads the settings again.
     pub(super) fn reload(&self) -> Result<Settings, ReloadError> {
-        let settings = self.granted(Wish::Reload);
-        Ok(settings.ok_or(ReloadError::Late(self.patience))??)
+        let settings = self.granted(self.limit, Wish::Reload);
+        Ok(settings.ok_or(ReloadError::Late(self.limit))??)
     }
 
     /// Removes a directory, if it is empty.
     pub(super) fn remove_directory(&self, path: PathBuf) {
         // Where that is late, the process ends without it, and the next driver takes the directory.
-        let _ = self.granted(|told| Wish::RemoveDirectory(path, told));
+        let _ = self.granted(REMOVAL_LIMIT, |told| Wish::RemoveDirectory(path, told));
     }
 
     /// The answer to a wish. A thread that has panicked has none, and ends the process.
-    fn granted<T>(&self, wish: impl FnOnce(Sender<T>) -> Wish) -> Option<T> {
+    fn granted<T>(&self, limit: Duration, wish: impl FnOnce(Sender<T>) -> Wish) -> Option<T> {
         let (told, answer) = mpsc::channel();
         self.wishes.send(wish(told)).ok()?;
-        answer.recv_timeout(self.patience).ok()
+        answer.recv_timeout(limit).ok()
     }
 }
 
@@ -129,10 +132,10 @@ mod tests {
         })
         .unwrap()
         .unwrap();
-        keeper.patience = Duration::from_millis(1);
+        keeper.limit = Duration::from_millis(1);
         assert!(matches!(keeper.reload(), Err(ReloadError::Late(_))));
         drop(let_go);
-        keeper.patience = Duration::from_secs(60);
+        keeper.limit = Duration::from_secs(60);
         assert!(matches!(keeper.reload(), Ok(settings) if settings == Settings::default()));
     }
 }

@@ -1,4 +1,4 @@
-//! Patience with a system that refuses what cannot be done without.
+//! Trying again where a system refuses what cannot be done without.
 
 use std::time::Duration;
 

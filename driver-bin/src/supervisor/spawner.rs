@@ -138,6 +138,7 @@ impl Spawner {
         let (pid, birth) = jail::bear(&program, &config.jail, begun).map_err(|error| failed(&error))?;
         config.birth = birth;
         drop(theirs);
+        let deadline = Deadline::after(MonotonicClock.now(), SEND_TIMEOUT);
         // Nobody reaps it before its number is known to the main thread, so it is still that of the child.
         let watched = pidfd::open(pid).map_err(|error| format!("failed to watch a worker process: {error}"));
         let configured = wire::send(&handoff, VERSIONS.newest, &config, &[], deadline)

@@ -5,6 +5,7 @@
 //! user's workers have more than they may, the one with the most ends.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nnhal::diag::tags;
@@ -48,9 +49,19 @@ fn beyond(workers: &[Counted], most: u64) -> Vec<Beyond> {
     users.filter(|user| user.sum > most).collect()
 }
 
-/// The threads of a process; 0 of one that has ended.
+/// Whether somebody was told that threads cannot be counted.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// The threads of a process; 0 of one that has ended, or that is not to be seen.
 fn threads_of(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        // A worker is not reaped before its number is forgotten.
+        if pid > 0 && !IS_TOLD.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: tags::DRIVER, %error, path, "threads that devices start are not counted");
+        }
+        String::new()
+    });
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     threads.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }

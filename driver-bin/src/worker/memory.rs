@@ -255,7 +255,7 @@ fn name_of(handle: Handle) -> u64 {
 /// What a client is told of a memory that was gone when it was touched. Allocates nothing.
 pub(super) fn describe_bus_error(error: &BusError, text: &mut impl std::fmt::Write) -> std::fmt::Result {
     let Some(memory) = error.memory else {
-        return text.write_str("memory that is none of the client's was not there when it was touched");
+        return text.write_str("memory that is not known by a name was not there when it was touched, or another process sent the signal");
     };
     let (index, generation) = (memory.name as u32, memory.name >> 32);
     write!(

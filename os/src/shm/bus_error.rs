@@ -5,7 +5,7 @@
 //! fixed places.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -135,7 +135,12 @@ fn memory_at(address: usize) -> Option<FaultyMemory> {
 /// # Errors
 /// The system refuses.
 pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
+    /// Whether a thread tells of its error already, and then ends the process.
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
     extern "C" fn tell_and_exit(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        while IS_TOLD.swap(true, Ordering::AcqRel) {
+            crate::cpu::relax();
+        }
         // SAFETY: the kernel gives a handler that asks for it (SA_SIGINFO) what it knows of the signal, for
         // as long as the handler runs.
         let info = unsafe { &*info };
@@ -143,8 +148,10 @@ pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
         let address = unsafe { info.si_addr() } as usize;
         let code = info.si_code;
         if let Some(report) = REPORT.get() {
+            // Of one that a process has sent there is no address.
+            let is_access = code > 0;
             report(&BusError {
-                memory: memory_at(address),
+                memory: is_access.then(|| memory_at(address)).flatten(),
                 nothing_there: code == BUS_ADRERR,
             });
         }
@@ -152,8 +159,10 @@ pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
         unsafe { libc::_exit(ENDED_BY_BUS_ERROR) }
     }
     let _ = REPORT.set(report);
-    let flags = SaFlags::SA_SIGINFO | SaFlags::SA_ONSTACK;
-    let action = SigAction::new(SigHandler::SigAction(tell_and_exit), flags, SigSet::empty());
+    // On the thread's own stack, which has not overflowed: where registers are many, another that is as small
+    // as may be has no room beside them.
+    let handler = SigHandler::SigAction(tell_and_exit);
+    let action = SigAction::new(handler, SaFlags::SA_SIGINFO, SigSet::empty());
     // SAFETY: the handler reads atomics, calls what may be called in a handler, and does not return.
     unsafe { sigaction(Signal::SIGBUS, &action) }
         .map(drop)

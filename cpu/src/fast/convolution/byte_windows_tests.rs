@@ -114,7 +114,7 @@ impl Layer {
         let times = self.packed.times_as_fast();
         assert_eq!(team.threads_for(cost(&self.patches, matrix, times)), threads);
         assert!(self.packed.reads_windows());
-        let (grid, frame) = framing::<u8>(&self.patches, matrix, threads);
+        let (grid, frame) = framing::<u8>(&self.patches, matrix, threads, (4, self.patches.depth()));
         let is_in_image = frame.is_some_and(|frame| frame.is_image());
         let part = self.patches.horizontal.filter * self.patches.input.channels;
         let in_place = is_in_image && T::LEAST == 0 && part.is_multiple_of(FOUR as u32);

@@ -67,10 +67,7 @@ where
         let rows = (patches.count(), apart * size_of::<F::To>());
         (grid(threads, rows, (patches, matrix)), None)
     } else {
-        let (grid, frame) = framing::<F::To>(patches, matrix, threads);
-        // Parts begin with a unit of their own where the filter's rows do.
-        let fits = patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(unit as u32);
-        (grid, frame.filter(|_| fits))
+        framing::<F::To>(patches, matrix, threads, (unit, apart))
     };
     let source = Source {
         patches,
@@ -124,14 +121,22 @@ pub(in crate::fast) fn lines_f32<'l>(
     frame.windows(copies, outputs, 1)
 }
 
-/// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall.
-fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option<Frame<'_>>) {
+/// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall: copied
+/// rows would have so many values, and their parts are multiples of a unit.
+fn framing<T>(
+    patches: &Patches,
+    matrix: usize,
+    threads: usize,
+    (unit, apart): (usize, usize),
+) -> (Grid, Option<Frame<'_>>) {
+    // Parts begin with a unit of their own where the filter's rows do.
+    let fits = patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(unit as u32);
     let each = patches.output.height as usize * patches.output.width as usize;
     let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
     let step = step.min(patches.depth() as u64) as usize;
     let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
     let mut strips = grid(threads, (each, in_strips), (patches, matrix));
-    if let Some(frame) = Frame::of(patches, strips.rows_per_block) {
+    if let Some(frame) = Frame::of(patches, strips.rows_per_block).filter(|_| fits) {
         if frame.is_image() || matrix > NEAREST_BYTES {
             return (strips, Some(frame));
         }
@@ -143,7 +148,7 @@ fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option
         let frame = Frame::of(patches, strips.rows_per_block);
         return (strips, frame);
     }
-    let row = patches.depth() * size_of::<T>();
+    let row = apart * size_of::<T>();
     (grid(threads, (each, row), (patches, matrix)), None)
 }
 

@@ -69,8 +69,8 @@ pub(in crate::fast) trait MicroKernel: Sized {
     }
 
     /// How many of the panels that are left the next tiles take where registers are many; `is_half_behind`
-    /// says whether half a panel is behind them. With two of integers no register is short, even if what the
-    /// rows hold is loaded for all of them beforehand.
+    /// says whether half a panel is behind them. Two leave no register short where instructions multiply and
+    /// add at once, even if what the rows hold is loaded for all of them beforehand.
     #[inline(always)]
     fn panels_of_next_tile(left: usize, _is_half_behind: bool) -> usize {
         left.min(2)
