@@ -1,5 +1,5 @@
-//! Numbers of processes that are used again (T25). Alone in its binary, because it forks, and chooses which number
-//! the kernel gives next.
+//! Numbers of processes that are used again (T25). Alone in its binary, because it forks, and chooses which
+//! number the kernel gives next.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};

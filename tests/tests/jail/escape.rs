@@ -40,8 +40,8 @@ const UNTRIED: [(Way, &str); 2] = [
 /// How a kernel says that it has no such thing, or that a container around the test does not permit it.
 const LACKING: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EOPNOTSUPP, libc::ENOENT];
 
-/// Whether the kernel lacks what a way is about. Some answer otherwise then: typing on terminals, another root,
-/// calls of 32 bits.
+/// Whether the kernel lacks what a way is about. Some answer otherwise then: typing on terminals, another
+/// root, calls of 32 bits.
 fn is_lacking(way: Way, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(errno) if LACKING.contains(errno) => true,
