@@ -130,11 +130,12 @@ fn many_models_leave_bursts_for_the_program() {
         .iter()
         .map(|model| model.burst(&BurstOptions::new()).unwrap())
         .collect();
-    assert!(
-        models[4].burst(&BurstOptions::new()).is_err(),
-        "the limit is of all"
-    );
-    drop(own);
+    // Its own idle one gives way; the last model has none.
+    let another = models[4].burst(&BurstOptions::new()).unwrap();
+    let refused = models[MOST + 7].burst(&BurstOptions::new());
+    assert!(refused.is_err(), "the limit is of all");
+    run(&models[4], &[3.0], &ExecuteOptions::new()).unwrap();
+    drop((own, another));
 }
 
 #[test]
@@ -191,6 +192,5 @@ fn death_of_the_worker_is_told_to_who_waits_and_who_comes_later() {
     let later = run(&prepared, &[1.0], &ExecuteOptions::new()).unwrap_err();
     for error in [error, later] {
         assert!(error.is_dead_object(), "{error}");
-        assert!(error.to_string().contains("Execute"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, Model, ModelBuilder, OperandId,
     OperationType, Output, PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
 };
-use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 use trace::{Counter, SystemCalls, system_calls_of, total};
 
 #[global_allocator]
@@ -360,9 +360,11 @@ fn expect_no_system_calls(case: &Case) {
 
     // What is counted would be seen: messages are made of system calls.
     let prepared = subject.prepared.clone();
+    // A wait that may be given up goes by a message.
+    let options = ExecuteOptions::new().wait_at_most(TIMEOUT);
     let by_messages = system_calls_of(worker, || {
         for _ in 0..100 {
-            prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+            prepared.execute(&request, &options).unwrap();
         }
     });
     let Some(by_messages) = by_messages else { return };

@@ -45,7 +45,7 @@ const LACKING: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EOPNOTSUPP, libc::EN
 fn is_lacking(way: Way, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(errno) if LACKING.contains(errno) => true,
-        Outcome::Refused(libc::EIO) => way == Way::TypeOnTerminal,
+        Outcome::Refused(libc::EIO | libc::EBADF) => way == Way::TypeOnTerminal,
         Outcome::Refused(libc::EINVAL) => way == Way::PivotRoot,
         Outcome::Died(_) => way == Way::CallOf32Bits,
         _ => false,

@@ -70,7 +70,8 @@ impl Places {
         if same >= self.most.load(Ordering::Relaxed) {
             return None;
         }
-        let waker = Arc::new(server.consumer().new_waker());
+        // Tasks may become short again and again.
+        let waker = Arc::clone(server.waker());
         taken.push(Place {
             waker: Arc::clone(&waker),
             kind: server.kind(),

@@ -7,7 +7,7 @@ use nnhal::burst::{
 };
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
+use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings, Waker};
 use nnhal_hal::{ErrorStatus, Failure, Priority, Timing};
 use nnhal_os::time::Stopwatch;
 
@@ -41,6 +41,8 @@ pub(super) struct Kind {
 pub(super) struct Server {
     pub(super) end: ChannelEnd,
     kind: Kind,
+    /// By which others call its thread while that is a shared poller.
+    waker: Arc<Waker>,
     pub(super) packet: Packet,
     reply: Vec<u8>,
     body: RequestBody,
@@ -82,10 +84,12 @@ impl Server {
             wait,
         };
         let packet = end.consumer.new_packet();
+        let waker = Arc::new(end.consumer.new_waker());
         let reply = Vec::with_capacity(end.producer.max_packet_bytes().min(4096));
         Ok(Server {
             end,
             kind,
+            waker,
             packet,
             reply,
             body: RequestBody::default(),
@@ -110,6 +114,11 @@ impl Server {
     /// What bursts must have in common with this one to be served by the same thread.
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    #[inline]
+    pub(super) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
     }
 
     /// Whether others hardly wait behind its tasks, as far as is known.
