@@ -60,12 +60,22 @@ fn float<T: Float>(
     arithmetic: Arithmetic,
     activation: Activation,
 ) -> Result<(), KernelError> {
-    binary_float::<T>(context, |left, right| {
-        activation.apply(match arithmetic {
+    let (low, high) = activation.range();
+    binary::<T, T>(context, |left, right| {
+        let (left, right) = (left.to_f32(), right.to_f32());
+        let result = match arithmetic {
             Arithmetic::Add => left + right,
             Arithmetic::Sub => left - right,
             Arithmetic::Mul => left * right,
             Arithmetic::Div => left / right,
+        };
+        // Not `clamp`, which would let the compiler assume ordered ends; a NaN stays one.
+        T::from_f32(if result < low {
+            low
+        } else if result > high {
+            high
+        } else {
+            result
         })
     })
 }
