@@ -1,10 +1,11 @@
 //! Why this process ends, for the supervisor to tell.
 
+use std::fmt::Write;
 use std::sync::OnceLock;
 
+use nnhal::wire::Handle;
 use nnhal_os::shm::BusError;
 
-use super::memory::describe_bus_error;
 use crate::link::CrashRecord;
 
 static CRASH_RECORD: OnceLock<CrashRecord> = OnceLock::new();
@@ -21,9 +22,34 @@ pub(super) fn note_bus_error(error: &BusError) {
         length: 0,
     };
     // What does not fit is left out.
-    let _ = describe_bus_error(error, &mut line);
+    let _ = describe(error, &mut line);
     let text = line.bytes.get(..line.length).unwrap_or_default();
     note(std::str::from_utf8(text).unwrap_or("memory was gone when it was touched"));
+}
+
+/// What a client is told of a memory that was gone when it was touched.
+fn describe(error: &BusError, text: &mut Line) -> std::fmt::Result {
+    let Some(memory) = error.memory else {
+        return text.write_str(
+            "memory that is not known by a name was not there when it was touched, or another process sent the signal",
+        );
+    };
+    // As memories name their mappings.
+    let Handle { index, generation } = Handle::from_bits(memory.name);
+    write!(
+        text,
+        "the client's memory {index} of generation {generation}, {} bytes of a file, ",
+        memory.size
+    )?;
+    if error.nothing_there {
+        write!(
+            text,
+            "was cut short, or cannot be read: an argument touched byte {} of it",
+            memory.offset
+        )
+    } else {
+        write!(text, "is damaged at byte {}", memory.offset)
+    }
 }
 
 /// Text in a place of its own.
@@ -32,7 +58,7 @@ struct Line {
     length: usize,
 }
 
-impl std::fmt::Write for Line {
+impl Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let room = self.bytes.get_mut(self.length..).unwrap_or_default();
         let part = room.get_mut(..text.len()).ok_or(std::fmt::Error)?;
@@ -51,8 +77,6 @@ pub(super) fn note(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
-
     use super::*;
 
     #[test]

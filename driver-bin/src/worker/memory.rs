@@ -9,9 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use nnhal::wire::{Handle, MemoryDescription, MemoryHandle};
 use nnhal_device::exhaustion;
 use nnhal_hal::{ErrorStatus, Failure, Model, OperandLifeTime, Place};
-use nnhal_os::shm::{
-    Access, BusError, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError,
-};
+use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 
 use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
@@ -215,7 +213,7 @@ impl Memory {
         }
         let mapping = Mapping::new(&self.shared, access)
             .map_err(|error| mapping_failure(&error, self.shared.size()))?
-            .named(name_of(self.handle));
+            .named(self.handle.to_bits());
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
@@ -244,33 +242,6 @@ impl Memory {
         self.shared
             .read_to_vec(self.base, length)
             .map_err(|error| memory_failure(&error, length))
-    }
-}
-
-/// A memory's handle as a number, which a report of a bus error tells.
-fn name_of(handle: Handle) -> u64 {
-    u64::from(handle.generation) << 32 | u64::from(handle.index)
-}
-
-/// What a client is told of a memory that was gone when it was touched. Allocates nothing.
-pub(super) fn describe_bus_error(error: &BusError, text: &mut impl std::fmt::Write) -> std::fmt::Result {
-    let Some(memory) = error.memory else {
-        return text.write_str("memory that is not known by a name was not there when it was touched, or another process sent the signal");
-    };
-    let (index, generation) = (memory.name as u32, memory.name >> 32);
-    write!(
-        text,
-        "the client's memory {index} of generation {generation}, {} bytes of a file, ",
-        memory.size
-    )?;
-    if error.nothing_there {
-        write!(
-            text,
-            "was cut short, or cannot be read: an argument touched byte {} of it",
-            memory.offset
-        )
-    } else {
-        write!(text, "is damaged at byte {}", memory.offset)
     }
 }
 
