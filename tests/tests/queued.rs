@@ -170,15 +170,18 @@ fn cancelled_execution_leaves_the_queue() {
     device.status().unwrap();
 }
 
-/// Whether a thread of a burst of this worker waits for a descriptor, as it does for a device's fence.
-fn burst_waits_for_a_fence(worker: u32) -> bool {
+/// Whether a thread of a burst of this worker waits for a descriptor, as it does for a device's fence; `None`
+/// where this process may not know in which system call another one is.
+fn burst_waits_for_a_fence(worker: u32) -> Option<bool> {
+    std::fs::read_to_string(format!("/proc/{worker}/syscall")).ok()?;
     let threads = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
-    threads.filter_map(Result::ok).any(|thread| {
+    let waits = threads.filter_map(Result::ok).any(|thread| {
         let read = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
         let call = read("syscall");
         let number = call.split(' ').next().and_then(|number| number.parse().ok());
         read("comm").trim() == "burst" && number == Some(nix::libc::SYS_ppoll)
-    })
+    });
+    Some(waits)
 }
 
 #[test]
@@ -189,10 +192,14 @@ fn driver_that_is_to_end_lets_a_synchronous_execution_end() {
     let execute = || prepared.execute(&request, &ExecuteOptions::new());
     // From the second one on executions go by rings.
     execute().unwrap();
+    let worker = device.worker().pid;
+    if burst_waits_for_a_fence(worker).is_none() {
+        eprintln!("SKIPPED: this user may not know in which system call a worker is");
+        return;
+    }
     std::thread::scope(|scope| {
         let second = scope.spawn(execute);
-        let worker = device.worker().pid;
-        wait_until("it computes", || burst_waits_for_a_fence(worker));
+        wait_until("it computes", || burst_waits_for_a_fence(worker) == Some(true));
         daemon.signal(Signal::SIGTERM);
         second.join().unwrap().unwrap();
     });
