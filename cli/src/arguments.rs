@@ -45,7 +45,7 @@ pub(crate) enum Command {
 /// How requests reach the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Path {
-    /// By messages to the driver's process.
+    /// By calls that wait: the first by a message, the others through queues in shared memory.
     Sync,
     /// Through queues in memory that is shared with the driver's process.
     Burst,

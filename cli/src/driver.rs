@@ -141,9 +141,9 @@ pub(crate) fn subject(device: &Device, model: &Model, path: Path) -> Result<Box<
     let prepared = device.prepare(model, &PrepareOptions::new())?;
     let way = match path {
         Path::Burst => Way::Burst(Box::new(prepared.burst(&BurstOptions::new())?)),
-        Path::Async => Way::Messages(prepared, Form::Asynchronous),
-        Path::Fenced => Way::Messages(prepared, Form::Fenced),
-        Path::Sync | Path::InProcess => Way::Messages(prepared, Form::Synchronous),
+        Path::Async => Way::Calls(prepared, Form::Asynchronous),
+        Path::Fenced => Way::Calls(prepared, Form::Fenced),
+        Path::Sync | Path::InProcess => Way::Calls(prepared, Form::Synchronous),
     };
     Ok(Box::new(Remote::new(model.hal(), device.clone(), way)))
 }

@@ -5,7 +5,7 @@ use nnhal_conformance::implementation::Form;
 
 /// Executes once in this form and waits for the end.
 ///
-/// A burst is a connection of its own and not made here; its requests go as synchronous calls.
+/// A burst that the caller has is not for this: requests of that form go as synchronous calls.
 pub(crate) fn execute(
     prepared: &PreparedModel,
     request: &Request,

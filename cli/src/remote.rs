@@ -20,8 +20,8 @@ const ALIGNMENT: u64 = 64;
 
 /// How a prepared model is executed.
 pub(crate) enum Way {
-    /// By messages of this form.
-    Messages(PreparedModel, Form),
+    /// By calls of this form.
+    Calls(PreparedModel, Form),
     /// Through queues in shared memory.
     Burst(Box<Burst>),
 }
@@ -68,14 +68,14 @@ struct PlacedRequest {
 impl Way {
     fn model(&self) -> &PreparedModel {
         match self {
-            Way::Messages(prepared, _) => prepared,
+            Way::Calls(prepared, _) => prepared,
             Way::Burst(burst) => burst.model(),
         }
     }
 
     fn register(&mut self, request: &Request) -> nnhal_client::Result<Option<RegisteredRequest>> {
         match self {
-            Way::Messages(..) => Ok(None),
+            Way::Calls(..) => Ok(None),
             Way::Burst(burst) => burst.register(request).map(Some),
         }
     }
@@ -86,7 +86,7 @@ impl Way {
         options: &ExecuteOptions,
     ) -> nnhal_client::Result<Completed> {
         match (self, &placed.registered) {
-            (Way::Messages(prepared, form), _) => form::execute(prepared, &placed.request, options, *form),
+            (Way::Calls(prepared, form), _) => form::execute(prepared, &placed.request, options, *form),
             (Way::Burst(burst), Some(registered)) => burst.fire(registered, options),
             (Way::Burst(burst), None) => burst.execute(&placed.request, options),
         }
