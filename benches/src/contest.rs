@@ -97,6 +97,8 @@ pub struct Contest {
 
 struct Entry {
     entrant: Box<dyn Entrant>,
+    /// Whether rows of as many bytes are compared with it.
+    is_limit: bool,
     trips: u32,
     /// One for each round.
     quantiles: Vec<[u64; 3]>,
@@ -138,7 +140,7 @@ impl Contest {
         self
     }
 
-    /// Leaves out what is added later, but for the first row, unless it has one of these names.
+    /// Leaves out what is added later, but for the first row and limits, unless it has one of these names.
     #[must_use]
     pub fn only(mut self, names: Vec<String>) -> Contest {
         self.only = names;
@@ -154,10 +156,23 @@ impl Contest {
         if !is_wanted && !self.entries.is_empty() {
             return Ok(());
         }
+        self.enter(contestant, false)
+    }
+
+    /// Adds a contestant with which those are compared that carry as many bytes.
+    ///
+    /// # Errors
+    /// As [`Contest::add`].
+    pub fn add_limit(&mut self, contestant: impl Contestant + 'static) -> Result<()> {
+        self.enter(contestant, true)
+    }
+
+    fn enter(&mut self, contestant: impl Contestant + 'static, is_limit: bool) -> Result<()> {
         // A minute is longer than any wait here.
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(Error::row("histogram"))?;
         self.entries.push(Entry {
             entrant: Box::new(contestant),
+            is_limit,
             trips: 0,
             quantiles: Vec::new(),
             histogram,
@@ -225,7 +240,18 @@ impl Contest {
             .first()
             .map(|entry| entry.quantiles.clone())
             .unwrap_or_default();
-        self.entries.iter().map(|entry| entry.row(&reference)).collect()
+        let of_payload = |bytes: u64| {
+            let mut limits = self.entries.iter().filter(|entry| entry.is_limit);
+            limits.find(|limit| limit.entrant.payload_bytes() == bytes)
+        };
+        let row = |entry: &Entry| {
+            let copied = of_payload(entry.entrant.payload_bytes());
+            Row {
+                ratio_copied_p50: copied.map(|limit| entry.ratio_p50(&limit.quantiles)),
+                ..entry.row(&reference)
+            }
+        };
+        self.entries.iter().map(row).collect()
     }
 }
 
@@ -265,12 +291,6 @@ impl Entry {
             let values: Vec<f64> = self.quantiles.iter().map(|round| round[at] as f64).collect();
             median(&values)
         };
-        let ratios: Vec<f64> = self
-            .quantiles
-            .iter()
-            .zip(reference)
-            .map(|(own, reference)| own[0] as f64 / (reference[0] as f64).max(1.0))
-            .collect();
         Row {
             name: self.entrant.name().to_owned(),
             payload_bytes: self.entrant.payload_bytes(),
@@ -279,8 +299,18 @@ impl Entry {
             p99_ns: over_rounds(1),
             p999_ns: over_rounds(2),
             max_ns: self.histogram.max() as f64,
-            ratio_p50: median(&ratios),
+            ratio_p50: self.ratio_p50(reference),
+            ratio_copied_p50: None,
         }
+    }
+
+    /// The median over the rounds of how this row's median is to another's.
+    fn ratio_p50(&self, other: &[[u64; 3]]) -> f64 {
+        let rounds = self.quantiles.iter().zip(other);
+        let ratios: Vec<f64> = rounds
+            .map(|(own, other)| own[0] as f64 / (other[0] as f64).max(1.0))
+            .collect();
+        median(&ratios)
     }
 }
 
@@ -331,6 +361,26 @@ mod tests {
         assert_eq!(rows[0].ratio_p50, 1.0);
         assert!(rows[1].ratio_p50 > 2.0, "{rows:?}");
         assert!(rows[1].max_ns >= rows[1].p50_ns * 0.99);
+    }
+
+    #[test]
+    fn rows_of_as_many_bytes_are_compared_with_a_limit_that_is_left_in() {
+        let mut contest = Contest::new(1).only(vec!["long".to_owned()]);
+        contest.add(Loop(100)).unwrap();
+        contest.add_limit(Loop(200)).unwrap();
+        contest.add(Loop(10_000)).unwrap();
+        let quantiles = [[10, 10, 10], [40, 40, 40], [60, 60, 60]];
+        for (entry, quantiles) in contest.entries.iter_mut().zip(quantiles) {
+            entry.quantiles.push(quantiles);
+        }
+        let ratios = |contest: &Contest| -> Vec<_> {
+            let rows = contest.rows().into_iter();
+            rows.map(|row| (row.ratio_p50, row.ratio_copied_p50)).collect()
+        };
+        let with = [(1.0, Some(0.25)), (4.0, Some(1.0)), (6.0, Some(1.5))];
+        assert_eq!(ratios(&contest), with);
+        contest.entries[1].is_limit = false;
+        assert_eq!(ratios(&contest), with.map(|(ratio, _)| (ratio, None)));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Row {
     pub max_ns: f64,
     /// The median over rounds of the ratio of the round's medians, this row's to the ping-pong's.
     pub ratio_p50: f64,
+    /// The same to the ping-pong that copies as many bytes, if that was measured.
+    pub ratio_copied_p50: Option<f64>,
 }
 
 /// All rows with the conditions that they were measured under. As JSON it has no histograms.
@@ -71,15 +73,18 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\n{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8}",
-            "way", "arguments", "bytes", "p50", "p99", "p99.9", "max", "x limit"
+            "\n{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8}",
+            "way", "arguments", "bytes", "p50", "p99", "p99.9", "max", "x limit", "x copied"
         )?;
         for row in &self.rows {
             let arguments = row.arguments.map_or("", Passing::name);
+            let copied = row
+                .ratio_copied_p50
+                .map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             let times = [row.p50_ns, row.p99_ns, row.p999_ns, row.max_ns].map(duration);
             writeln!(
                 f,
-                "{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8.2}",
+                "{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8.2} {copied:>8}",
                 row.name, arguments, row.payload_bytes, times[0], times[1], times[2], times[3], row.ratio_p50
             )?;
         }
@@ -115,6 +120,7 @@ mod tests {
                 p999_ns: 310.0,
                 max_ns: 12_345.0,
                 ratio_p50: 1.0,
+                ratio_copied_p50: None,
             }],
             histograms: Vec::new(),
         }

@@ -3,6 +3,7 @@
 //! Rows, in interleaved rounds, each with a process for the other side, both sides pinned, under SCHED_FIFO
 //! where that is permitted:
 //! - `ping_pong`: two words in two cache lines: the limit of the hardware;
+//! - `copied_ping_pong`: payloads that one process writes and the other copies out, and back: their limit;
 //! - `in_process`: the model's execution in this process, without a driver;
 //! - `fmq`: a fast message queue, one cell of 56 bytes each way;
 //! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library, with

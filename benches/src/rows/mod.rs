@@ -1,6 +1,7 @@
 //! The contestants that need nothing but nnhal and the system.
 
 mod choice;
+mod copied_ping_pong;
 pub mod driver;
 mod fmq;
 mod in_process;
@@ -8,6 +9,7 @@ mod ping_pong;
 mod unix_seqpacket;
 
 pub use choice::Choice;
+pub use copied_ping_pong::CopiedPingPong;
 pub use fmq::Fmq;
 pub use in_process::InProcess;
 pub use ping_pong::{PingPong, Polls};
@@ -20,7 +22,15 @@ use crate::other_side::{Invocation, Role};
 use crate::{Contest, Result};
 
 /// The other sides of these contestants.
-pub const ROLES: [Role; 3] = [ping_pong::ROLE, fmq::ROLE, unix_seqpacket::ROLE];
+pub const ROLES: [Role; 4] = [
+    ping_pong::ROLE,
+    copied_ping_pong::ROLE,
+    fmq::ROLE,
+    unix_seqpacket::ROLE,
+];
+
+/// Bytes of one value.
+const VALUE_BYTES: u32 = 4;
 
 /// Payloads beside the smallest, in bytes.
 pub const PAYLOADS: [u32; 4] = [64, 4096, 65_536, 1 << 20];
@@ -37,11 +47,18 @@ pub fn add_all(
     conditions: &mut Conditions,
 ) -> Result<()> {
     let ping_pong = PingPong::start(invocation)?;
-    conditions.ping_pong_polls = ping_pong.polls().name();
+    let polls = ping_pong.polls();
+    conditions.ping_pong_polls = polls.name();
     conditions.device = device.name().to_owned();
     contest.add(ping_pong)?;
     contest.add(InProcess::new(1)?)?;
     contest.add(Fmq::start(invocation)?)?;
+    for payload in payloads {
+        // Rows of a driver carry whole values.
+        let values = payload / VALUE_BYTES;
+        contest.add_limit(CopiedPingPong::start(invocation, values * VALUE_BYTES, polls)?)?;
+        contest.add(InProcess::new(values)?)?;
+    }
     conditions
         .notes
         .extend(driver::add_all(contest, device, payloads)?);

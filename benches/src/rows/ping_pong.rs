@@ -147,8 +147,9 @@ fn answer() -> Result<()> {
     })
 }
 
+/// Polls until the word has this value.
 #[inline(always)]
-fn poll_for(word: &AtomicU32, value: u32, polls: Polls) {
+pub(super) fn poll_for(word: &AtomicU32, value: u32, polls: Polls) {
     match polls {
         Polls::Bare => while word.load(Ordering::Acquire) != value {},
         Polls::Paused => {

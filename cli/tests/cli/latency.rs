@@ -34,7 +34,7 @@ const CONDITIONS: [&str; 13] = [
     "notes",
 ];
 
-const FIGURES: [&str; 8] = [
+const FIGURES: [&str; 9] = [
     "name",
     "payload_bytes",
     "arguments",
@@ -43,6 +43,7 @@ const FIGURES: [&str; 8] = [
     "p999_ns",
     "max_ns",
     "ratio_p50",
+    "ratio_copied_p50",
 ];
 
 /// The report of a short measurement, which leaves the processors to other tests as well.
@@ -105,6 +106,18 @@ fn expect_figures(row: &Value) {
     );
 }
 
+/// Rows with payloads are compared with the ping-pong that copies as much, others with none.
+fn expect_ratios_to_copied(rows: &[Value]) {
+    for row in rows {
+        let ratio = row["ratio_copied_p50"].as_f64();
+        let has_payload = row["payload_bytes"].as_u64() >= Some(64);
+        assert_eq!(ratio.is_some_and(|ratio| ratio > 0.0), has_payload, "{row}");
+        if row["name"] == "copied_ping_pong" {
+            assert_eq!(ratio, Some(1.0), "{row}");
+        }
+    }
+}
+
 /// A row's name, how its arguments are passed, and how large they are.
 type Kind<'a> = (&'a str, Option<&'a str>, u64);
 
@@ -129,7 +142,8 @@ fn kinds_with_payloads() -> impl Iterator<Item = Kind<'static>> {
         ("fenced", "device_buffers"),
     ];
     let nnhal = nnhal.map(|(name, arguments)| (name, Some(arguments)));
-    let payloads = nnhal.into_iter().chain([("unix_seqpacket", None)]);
+    let others = ["copied_ping_pong", "in_process", "unix_seqpacket"];
+    let payloads = nnhal.into_iter().chain(others.map(|name| (name, None)));
     let payloads = payloads.flat_map(|(name, arguments)| [64, 4096].map(|bytes| (name, arguments, bytes)));
     // More does not fit a cell.
     payloads.chain([("burst_registered", Some("inline"), 40)])
@@ -149,10 +163,12 @@ fn report_has_conditions_and_a_row_for_each_way_and_for_each_way_to_pass_each_pa
     assert_eq!(rows[0]["ratio_p50"], 1.0);
 
     let kinds: Vec<_> = rows.iter().map(kind).collect();
-    let (smallest, with_payloads) = kinds.split_at(WAYS.len());
+    expect_ratios_to_copied(rows);
+    let is_smallest = |kind: &Kind<'_>| !kinds_with_payloads().any(|other| other == *kind);
+    let (smallest, with_payloads): (Vec<_>, Vec<_>) = kinds.into_iter().partition(is_smallest);
     assert_eq!(smallest.iter().map(|(name, ..)| *name).collect::<Vec<_>>(), WAYS);
     let of_driver = [Some("inline"), Some("shared_memory")];
-    for (name, arguments, bytes) in smallest {
+    for (name, arguments, bytes) in &smallest {
         let is_of_driver = !matches!(*name, "ping_pong" | "in_process" | "fmq");
         assert_eq!(of_driver.contains(arguments), is_of_driver, "{name}");
         assert_eq!(*bytes, if *name == "fmq" { 56 } else { 4 }, "{name}");
