@@ -12,8 +12,8 @@ use crate::values::{Input, Output};
 /// How many a model has at most: as many threads execute it at once without messages.
 const MOST_OF_MODEL: usize = 4;
 
-/// After the driver has refused one, so many executions go by messages before another is asked for: then that
-/// costs them nothing, and the driver may have room.
+/// After the driver has refused one, so many executions go by messages before another is asked for, as the
+/// driver may have room then. To ask is one message more, so this adds a thousandth to those executions.
 const MESSAGES_AFTER_REFUSAL: u32 = 1024;
 
 /// Executes one request at a time.

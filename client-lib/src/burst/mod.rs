@@ -42,7 +42,8 @@ const REQUEST_CELLS: u32 = 256;
 const RESULT_CELLS: u32 = 128;
 
 /// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
-/// again.
+/// again. A choice, not a measurement: each keeps memory for its values, and a call looks through all of
+/// them. Calls of more sizes than that register anew, which takes two messages more.
 const KEPT_OF_VALUES: usize = 8;
 
 /// How a burst waits for its results.
