@@ -47,11 +47,7 @@ impl WorkerCores {
     /// The processors of a worker that knows of no others, for tests.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn alone() -> WorkerCores {
-        let limits = UserLimits {
-            threads: u32::MAX,
-            ..UserLimits::default()
-        };
-        WorkerCores::new(Arc::new(Usage::alone()), limits)
+        WorkerCores::new(Arc::new(Usage::alone()), UserLimits::default())
     }
 
     /// What the worker may use beside others of its user.
@@ -120,11 +116,9 @@ mod tests {
     use super::*;
     use crate::usage::{THREADS_OF_WORKER, UsageTables};
 
-    fn limits() -> UserLimits {
-        UserLimits {
-            threads: 4 * THREADS_OF_WORKER,
-            ..UserLimits::default()
-        }
+    /// Of a machine with so many processors, where a user may have the threads of four workers.
+    fn tables(processors: u32) -> UsageTables {
+        UsageTables::of_machine(processors, 4 * THREADS_OF_WORKER)
     }
 
     /// A further worker of this user on a machine with so many processors, and its row.
@@ -134,14 +128,14 @@ mod tests {
         let cores = WorkerCores {
             processors,
             most: AtomicUsize::new(processors),
-            ..WorkerCores::new(Arc::new(usage), limits())
+            ..WorkerCores::new(Arc::new(usage), UserLimits::default())
         };
         (row, cores)
     }
 
     #[test]
     fn helpers_of_all_workers_of_a_user_share_the_processors() {
-        let mut tables = UsageTables::with_processors(4);
+        let mut tables = tables(4);
         let [one, other] = [7, 7].map(|uid| worker(&mut tables, uid, 4).1);
         one.enter();
         assert_eq!(one.take(2), 2);
@@ -159,7 +153,7 @@ mod tests {
 
     #[test]
     fn user_has_its_share_of_the_processors_however_many_workers_another_has() {
-        let mut tables = UsageTables::with_processors(4);
+        let mut tables = tables(4);
         let many: Vec<_> = (0..10).map(|_| worker(&mut tables, 7, 4)).collect();
         for (_, busy) in &many {
             busy.enter();
@@ -179,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_a_dead_worker_had_is_free_again() {
-        let mut tables = UsageTables::with_processors(2);
+        let mut tables = tables(2);
         let (row, dead) = worker(&mut tables, 7, 2);
         let (_, other) = worker(&mut tables, 7, 2);
         dead.enter();
@@ -192,7 +186,7 @@ mod tests {
 
     #[test]
     fn workers_at_once_never_have_more_than_there_is() {
-        let mut tables = UsageTables::with_processors(6);
+        let mut tables = tables(6);
         let workers: Vec<_> = (0..4).map(|_| worker(&mut tables, 7, 6).1).collect();
         std::thread::scope(|scope| {
             for cores in &workers {
@@ -213,7 +207,7 @@ mod tests {
 
     #[test]
     fn helper_threads_count_among_those_of_the_user_and_leave_half_for_others() {
-        let mut tables = UsageTables::with_processors(4);
+        let mut tables = tables(4);
         let [one, other] = [7, 7].map(|uid| worker(&mut tables, uid, 4).1);
         assert!(one.permit_helper().is_none(), "half of all threads are there");
         let (row, stranger) = worker(&mut tables, 8, 4);

@@ -36,8 +36,8 @@ pub(crate) struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// What the settings say. One user may have so many threads.
-    pub(crate) fn new(settings: &Settings, threads_of_user: u32, identity: Option<Identity>) -> WorkerConfig {
+    /// What the settings say.
+    pub(crate) fn new(settings: &Settings, identity: Option<Identity>) -> WorkerConfig {
         let devices = settings
             .devices
             .iter()
@@ -46,10 +46,7 @@ impl WorkerConfig {
             devices: devices.collect(),
             workers: settings.workers.clone(),
             limits: settings.limits.clone(),
-            user_limits: UserLimits {
-                threads: threads_of_user,
-                ..settings.user_limits.clone()
-            },
+            user_limits: settings.user_limits.clone(),
             execution: settings.execution.clone(),
             weights: settings.weights.clone(),
             jail: settings.jail.clone(),
@@ -293,7 +290,7 @@ mod tests {
     fn config_carries_device_options_as_text() {
         let settings: Settings =
             toml::from_str("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nafter = 3").unwrap();
-        let config = WorkerConfig::new(&settings, 1, None);
+        let config = WorkerConfig::new(&settings, None);
         assert_eq!(config.devices[0].options().get("after"), Some("3"));
     }
 }

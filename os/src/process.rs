@@ -1,6 +1,8 @@
 //! What a process says about itself to the kernel: no new privileges, no dumps, no life beyond its parent.
 //! And how it ends.
 
+use std::sync::OnceLock;
+
 use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -30,19 +32,26 @@ pub fn set_parent_death_signal(signal: Option<Signal>) -> Result<(), SysError> {
 }
 
 /// The exit code of an abort where no signal can tell it: see [`exit_when_aborted`].
-pub const ABORTED: i32 = 128 + Signal::SIGABRT as i32;
+const ABORTED: i32 = 128 + Signal::SIGABRT as i32;
 
-/// Has an abort end this process with the code [`ABORTED`].
+static REPORT: OnceLock<fn()> = OnceLock::new();
+
+/// Has an abort end this process with the code 134, after `report`, which runs in a signal's handler: it may
+/// take no lock and allocate nothing. Only the first call counts.
 ///
 /// The first process of a PID namespace ignores every signal that has no handler, the one of an abort
 /// included. The C library then ends it by some other signal, which would tell of another mistake.
-pub fn exit_when_aborted() -> Result<(), SysError> {
+pub fn exit_when_aborted(report: fn()) -> Result<(), SysError> {
     extern "C" fn exit(_: libc::c_int) {
+        if let Some(report) = REPORT.get() {
+            report();
+        }
         // SAFETY: it ends the process and touches nothing of it; a signal's handler may call it.
         unsafe { libc::_exit(ABORTED) }
     }
+    let _ = REPORT.set(report);
     let action = SigAction::new(SigHandler::Handler(exit), SaFlags::SA_ONSTACK, SigSet::empty());
-    // SAFETY: the handler makes one system call and does not return.
+    // SAFETY: the handler calls what may be called in a handler, and does not return.
     unsafe { sigaction(Signal::SIGABRT, &action) }
         .map(drop)
         .map_err(SysError::of("sigaction(SIGABRT)"))

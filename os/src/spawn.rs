@@ -120,8 +120,8 @@ pub fn spawn(program: &Program<'_>, namespaces: NewNamespaces, deadline: Deadlin
     }
 }
 
-/// Kills a child of this process that nobody else reaps. One that the kernel keeps in a call of its own stays
-/// until that is over.
+/// Kills a child of this process, and reaps it unless the kernel keeps it in a call of its own for longer
+/// than a second. Then it is for others to reap.
 pub fn end(pid: i32) {
     let child = Pid::from_raw(pid);
     let _ = kill(child, Signal::SIGKILL);

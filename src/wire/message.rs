@@ -206,25 +206,6 @@ pub enum CauseOfDeath {
     },
 }
 
-impl CauseOfDeath {
-    /// The cause of a process that ended itself with this code. A worker that is the first of its PID
-    /// namespace tells by its code that it aborted, since no signal can. One whose memory was gone tells so
-    /// by its code.
-    #[must_use]
-    pub fn of_exit(code: i32) -> CauseOfDeath {
-        use nix::sys::signal::Signal::{SIGABRT, SIGBUS};
-        let signal = match code {
-            nnhal_os::process::ABORTED => SIGABRT,
-            nnhal_os::shm::ENDED_BY_BUS_ERROR => SIGBUS,
-            code => return CauseOfDeath::Exited { code },
-        };
-        CauseOfDeath::Killed {
-            signal: signal as i32,
-            core_dumped: false,
-        }
-    }
-}
-
 impl std::fmt::Display for CauseOfDeath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {

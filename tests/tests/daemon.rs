@@ -1,6 +1,7 @@
 //! The daemon's life: start, service, signals, end, and the ways to refuse to start.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -273,6 +274,23 @@ fn second_sigterm_waits_for_nobody() {
 }
 
 #[test]
+fn child_that_nobody_waits_for_is_reaped() {
+    // As one is whose program did not begin in time.
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("driver");
+    std::fs::write(&script, format!("#!/bin/sh\nsleep 1000 & exec {EXE} \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let daemon = TestDaemon::start(script.to_str().unwrap(), &DaemonOptions::default());
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let is_sleep =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    let child = daemon.workers().into_iter().find(is_sleep).unwrap();
+    kill(nix::unistd::Pid::from_raw(child.cast_signed()), Signal::SIGKILL).unwrap();
+    wait_until("the child is reaped", || !daemon.workers().contains(&child));
+    client.prepare(add_model(1)).unwrap();
+}
+
+#[test]
 fn private_driver_ends_with_its_owner() {
     let mut daemon = start();
     daemon.close_owner();
@@ -331,7 +349,7 @@ fn crash_of_a_device_is_told_with_its_signal() {
         ("segfault", "SIGSEGV"),
         ("abort", "SIGABRT"),
         ("overflow", "SIGABRT"),
-        ("exit", "code 3"),
+        ("exit", "exited with code 135"),
         ("panic", "told to panic"),
     ];
     for (fault, mention) in faults {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
 use nnhal::wire::{Call, MemoryDescription, Reply};
 use nnhal_hal::{DeviceStatus, ErrorStatus};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, is_alive, wait_until};
@@ -206,7 +207,7 @@ fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobod
     drop(file.try_clone().unwrap());
     let daemon = TestDaemon::start(
         EXE,
-        &DaemonOptions::with_settings("[workers]\nlinger_timeout_ms = 100\n"),
+        &DaemonOptions::with_settings("[workers]\nlinger_timeout_ms = 100\n[clients]\nmax_per_user = 4\n"),
     );
     let connect = || RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
     let mut before = connect();
@@ -228,7 +229,47 @@ fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobod
     drop(held);
     before.prepare(add_model(1)).unwrap();
     assert!(is_alive(worker), "T2: it waits, whatever becomes of its client");
+    // Its client keeps the place of one, and no longer than that.
+    let others: Vec<_> = (0..2).map(|_| connect()).collect();
+    let refused = RawClient::try_connect(&daemon.runtime_dir(), "nnhal-reference").unwrap_err();
+    assert!(refused.to_string().contains("clients.max_per_user"), "{refused}");
     gate.set_closed(false);
     wait_until("the worker has gone with its client", || !is_alive(worker));
+    let mut last = None;
+    wait_until("the place is free", || {
+        last = RawClient::try_connect(&daemon.runtime_dir(), "nnhal-reference").ok();
+        last.is_some()
+    });
+    drop(others);
     before.prepare(add_model(1)).unwrap();
+}
+
+#[test]
+fn driver_ends_before_a_worker_that_waits_for_a_file_system() {
+    let gate = Arc::new(Gate::default());
+    let Some((_directory, file)) = file(&gate) else {
+        return;
+    };
+    drop(file.try_clone().unwrap());
+    let mut daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions::with_settings("[workers]\nlinger_timeout_ms = 100\ndrain_timeout_ms = 100\n"),
+    );
+    let mut held = RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
+    let worker = held.welcome.worker_pid;
+    gate.set_closed(true);
+    let _opens = OpenOnDrop(&gate);
+    held.send(Call::RegisterMemory(description("mmap_fd")), &[file.as_fd()])
+        .unwrap();
+    wait_until("its worker waits for the file system", || {
+        gate.holds_somebody.load(Ordering::Acquire)
+    });
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_for_log("the kernel keeps workers");
+    wait_until("the driver has ended", || !is_alive(daemon.pid()));
+    assert!(is_alive(worker), "T2: it waits");
+    assert!(!daemon.runtime_dir().exists());
+    gate.set_closed(false);
+    wait_until("the worker has gone, too", || !is_alive(worker));
+    assert!(daemon.wait().success());
 }

@@ -147,6 +147,8 @@ fn cause_of(status: ExitStatus) -> CauseOfDeath {
             signal,
             core_dumped: status.core_dumped(),
         },
-        None => CauseOfDeath::of_exit(status.code().unwrap_or_default()),
+        None => CauseOfDeath::Exited {
+            code: status.code().unwrap_or_default(),
+        },
     }
 }

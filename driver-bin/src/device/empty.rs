@@ -145,7 +145,8 @@ impl Fault {
                 Ok(())
             }
             Fault::Panic => panic!("the empty device was told to panic"),
-            Fault::Exit => std::process::exit(3),
+            // A code that shells give what was killed by SIGBUS.
+            Fault::Exit => std::process::exit(135),
             Fault::Fail => Err(Failure::general("the empty device was told to fail")),
         }
     }

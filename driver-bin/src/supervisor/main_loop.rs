@@ -44,10 +44,7 @@ impl Supervisor {
         let mut retry = Retry::default();
         loop {
             self.order_workers()?;
-            if let Phase::Draining { is_over, .. } = self.phase
-                && self.workers.count() == 0
-                && (self.starting.count() == 0 || is_over)
-            {
+            if self.has_ended() {
                 return Ok(());
             }
             let ready = match self.wait() {
@@ -156,7 +153,7 @@ impl Supervisor {
             .map(|since| Deadline::after(since, linger))
             .min();
         let drain = match self.phase {
-            Phase::Draining { until, is_over } => (!is_over).then_some(until),
+            Phase::Draining { until, .. } => Some(until),
             _ => None,
         };
         let accept = self.accept_again.map(Deadline::at);
@@ -199,11 +196,10 @@ impl Supervisor {
             tracing::warn!(target: tags::DRIVER, uid, pid, "the worker outlived its client");
             self.workers.kill(pid);
         }
-        if let Phase::Draining { until, is_over } = &mut self.phase
+        if let Phase::Draining { until, .. } = self.phase
             && until.is_past(now)
-            && !std::mem::replace(is_over, true)
         {
-            self.workers.kill_all();
+            self.cut_short();
         }
         self.bound_threads(now);
         let is_due = |point: &mut TimePoint| *point <= now;

@@ -105,6 +105,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     }
     let identity = jail::of_workers(&settings.jail.user)?;
     let groups = control_groups(&options);
+    let threads = system.threads_of_user(&options.settings.user_limits);
     let starting = StartingWorkers::begin(&options)
         .map_err(SupervisorError::system("start the thread that starts workers"))?;
     let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
@@ -118,7 +119,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         signals,
         starting,
         has_start_failed: false,
-        workers: Workers::default(),
+        workers: Workers::new(threads),
         listeners,
         reaper: Reaper::default(),
         waiting: WaitingClients::default(),

@@ -13,6 +13,10 @@ use super::state::{Phase, Supervisor, others};
 use crate::link::Command;
 use crate::settings::{JailSettings, Settings};
 
+/// How long a worker that was killed may take to end while the driver does. The kernel keeps one for as long
+/// as it waits for whoever serves a file, such as a daemon of FUSE.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
 impl Supervisor {
     /// Publishes the devices once there is a worker for the first client.
     pub(super) fn start_serving(&mut self) -> Result<(), SupervisorError> {
@@ -48,10 +52,7 @@ impl Supervisor {
         }
         if raised.terminate {
             match &mut self.phase {
-                Phase::Draining { is_over, .. } => {
-                    *is_over = true;
-                    self.workers.kill_all();
-                }
+                Phase::Draining { .. } => self.cut_short(),
                 Phase::Starting { .. } | Phase::Serving { .. } => self.drain(),
             }
         }
@@ -80,6 +81,8 @@ impl Supervisor {
         };
         self.let_connect();
         self.admission.set_bounds(self.bounds());
+        let threads = self.system.threads_of_user(&self.options.settings.user_limits);
+        self.workers.set_threads_of_user(threads);
         self.listeners.reconfigure(self.options.settings.weights.clone());
         // Workers without a client are replaced, so that the next client's has the new settings in full.
         self.workers.dismiss_idle();
@@ -107,6 +110,29 @@ impl Supervisor {
                 );
             }
         }
+    }
+
+    /// Has nobody finish what runs while the driver ends.
+    pub(super) fn cut_short(&mut self) {
+        if let Phase::Draining { until, is_over } = &mut self.phase
+            && !std::mem::replace(is_over, true)
+        {
+            *until = Deadline::after(MonotonicClock.now(), LAST_BREATH);
+            self.workers.kill_all();
+        }
+    }
+
+    /// Whether the driver ends and nobody is left to wait for.
+    pub(super) fn has_ended(&self) -> bool {
+        let Phase::Draining { until, is_over } = self.phase else {
+            return false;
+        };
+        let left = self.workers.count();
+        if left > 0 && is_over && until.is_past(MonotonicClock.now()) {
+            tracing::warn!(target: tags::DRIVER, left, "the kernel keeps workers that were killed; the driver ends before them");
+            return true;
+        }
+        left == 0 && (self.starting.count() == 0 || is_over)
     }
 
     /// Takes no more clients, and has the workers come to an end.

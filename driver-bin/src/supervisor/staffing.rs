@@ -167,6 +167,10 @@ impl Supervisor {
             match waitid(Id::All, any).map(|status| status.pid().map(Pid::as_raw)) {
                 Ok(None) | Err(Errno::ECHILD) => return Ok(()),
                 Ok(Some(pid)) if self.workers.has(pid) || self.starting.has(pid) => self.reap_one(pid)?,
+                // Whoever started it has given it up, and did not see it end.
+                Ok(Some(pid)) if !self.starting.is_ordered() => {
+                    let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+                }
                 // One that is being started, whose number is not known yet: it is its starter's to see first.
                 Ok(Some(_)) => {
                     let known: Vec<_> = self.workers.pids().chain(self.starting.pids()).collect();

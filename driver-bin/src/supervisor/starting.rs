@@ -119,6 +119,11 @@ impl StartingWorkers {
         self.ordered + self.by_pid.len()
     }
 
+    /// Whether some are being started whose numbers are not known yet.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.ordered > 0
+    }
+
     /// How many of these are meant to be ready.
     pub(super) fn coming(&self) -> usize {
         let starting = |start: &&Start| start.fate == Fate::Starting;

@@ -31,10 +31,10 @@ pub(super) enum Phase {
     Serving {
         published: Vec<Published>,
     },
-    /// No new clients; workers finish what they do until then.
+    /// No new clients. Workers finish what they do, or are waited for that were killed, until then.
     Draining {
         until: Deadline,
-        /// Whether that is past: workers are killed.
+        /// Whether workers were killed.
         is_over: bool,
     },
 }
@@ -81,12 +81,7 @@ impl Supervisor {
 
     /// What a worker that is started now is to be.
     pub(super) fn worker_config(&self) -> WorkerConfig {
-        let settings = &self.options.settings;
-        WorkerConfig::new(
-            settings,
-            self.system.threads_of_user(&settings.user_limits),
-            self.identity,
-        )
+        WorkerConfig::new(&self.options.settings, self.identity)
     }
 
     /// How many clients may come in, by the settings as they are now.

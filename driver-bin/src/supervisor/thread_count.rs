@@ -28,25 +28,32 @@ struct Counted {
     threads: u64,
 }
 
-/// A worker that is to end, and how many threads its user's workers have.
+/// A worker that is to end, and how many threads its user's workers have and may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Beyond {
     worker: Counted,
     sum: u64,
+    may_have: u64,
 }
 
-/// Of each user who has more than so many, the worker with the most.
-fn beyond(workers: &[Counted], most: u64) -> Vec<Beyond> {
+/// Of each user who has more than it may and those that are not counted, the worker with the most.
+fn beyond(workers: &[Counted], may_have: impl Fn(u32) -> u32) -> Vec<Beyond> {
     let mut by_user: HashMap<u32, Beyond> = HashMap::new();
     for &worker in workers {
-        let user = by_user.entry(worker.uid).or_insert(Beyond { worker, sum: 0 });
+        let user = by_user.entry(worker.uid).or_insert_with(|| Beyond {
+            worker,
+            sum: 0,
+            may_have: may_have(worker.uid).into(),
+        });
         user.sum = user.sum.saturating_add(worker.threads);
         if worker.threads > user.worker.threads {
             user.worker = worker;
         }
     }
     let users = by_user.into_values();
-    users.filter(|user| user.sum > most).collect()
+    users
+        .filter(|user| user.sum > user.may_have.saturating_add(UNCOUNTED))
+        .collect()
 }
 
 /// Whether somebody was told that threads cannot be counted.
@@ -94,9 +101,13 @@ impl Supervisor {
             return;
         }
         self.threads_counted = Some(now);
-        let limits = &self.options.settings.user_limits;
-        let may_have = u64::from(self.system.threads_of_user(limits));
-        for Beyond { worker, sum } in beyond(&count(&self.workers), may_have.saturating_add(UNCOUNTED)) {
+        let may_have = |uid| self.workers.may_have_threads(uid);
+        for Beyond {
+            worker,
+            sum,
+            may_have,
+        } in beyond(&count(&self.workers), may_have)
+        {
             let reason = format!(
                 "the driver ended it: it has {} threads, and all workers of the user {sum}, which may have {may_have} \
                  (the driver's setting user_limits.threads)",
@@ -116,19 +127,21 @@ mod tests {
     fn worker_with_the_most_threads_of_a_user_beyond_the_limit_ends() {
         let worker = |pid, uid, threads| Counted { pid, uid, threads };
         let workers = [
-            worker(1, 7, 10),
-            worker(2, 7, 30),
-            worker(3, 7, 11),
-            worker(4, 8, 50),
+            worker(1, 7, 30),
+            worker(2, 7, 50),
+            worker(3, 7, 31),
+            worker(4, 8, 110),
         ];
-        assert_eq!(beyond(&workers, 51), []);
+        assert_eq!(beyond(&workers, |_| 47), []);
         let ends = Beyond {
             worker: workers[1],
-            sum: 51,
+            sum: 111,
+            may_have: 46,
         };
-        assert_eq!(beyond(&workers, 50), [ends]);
-        assert_eq!(beyond(&workers, 49).len(), 2);
-        assert_eq!(beyond(&[], 0), []);
+        assert_eq!(beyond(&workers, |_| 46), [ends]);
+        assert_eq!(beyond(&workers, |_| 45).len(), 2);
+        assert_eq!(beyond(&workers, |uid| if uid == 7 { 47 } else { 45 }).len(), 1);
+        assert_eq!(beyond(&[], |_| 0), []);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Drop for EndedWorker {
 }
 
 /// All workers, by process id.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Workers {
     by_pid: HashMap<i32, Worker>,
     /// Those without a client, the one that waits longest first.
@@ -118,6 +118,25 @@ pub(super) enum Unassigned {
 }
 
 impl Workers {
+    /// None yet. Each user may have so many threads.
+    pub(super) fn new(threads_of_user: u32) -> Workers {
+        Workers {
+            by_pid: HashMap::new(),
+            idle: Vec::new(),
+            usage: UsageTables::new(threads_of_user),
+        }
+    }
+
+    /// From now on each user may have so many threads.
+    pub(super) fn set_threads_of_user(&mut self, threads: u32) {
+        self.usage.set_threads(threads);
+    }
+
+    /// How many threads a user may have who takes none against the settings of the time.
+    pub(super) fn may_have_threads(&self, uid: u32) -> u32 {
+        self.usage.may_have_threads(uid)
+    }
+
     pub(super) fn add(&mut self, process: WorkerProcess) {
         let pid = process.pid;
         self.by_pid.insert(
@@ -342,7 +361,7 @@ fn cause_of_death(status: WaitStatus) -> CauseOfDeath {
             signal: signal as i32,
             core_dumped,
         },
-        WaitStatus::Exited(_, code) => CauseOfDeath::of_exit(code),
+        WaitStatus::Exited(_, code) => CauseOfDeath::Exited { code },
         // waitpid reports no other end of a process.
         _ => CauseOfDeath::Exited { code: 0 },
     }

@@ -62,6 +62,9 @@ const ROWS_TAKEN: u64 = 4;
 /// How many processors the user may have threads compute on.
 const PROCESSORS: u64 = 8;
 
+/// How many threads the user may have in the driver.
+const MOST_THREADS: u64 = 12;
+
 /// Where the columns begin: on a line of their own, since what is before is hardly ever written.
 const COLUMNS: u64 = 64;
 

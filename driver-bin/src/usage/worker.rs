@@ -8,7 +8,8 @@ use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
 use super::{
-    MOST_ROWS, PROCESSORS, ROWS_IN_USE, ROWS_TAKEN, Resource, SIZE, THREADS_OF_WORKER, load, offset_of, word,
+    MOST_ROWS, MOST_THREADS, PROCESSORS, ROWS_IN_USE, ROWS_TAKEN, Resource, SIZE, THREADS_OF_WORKER, load,
+    offset_of, word,
 };
 use crate::settings::UserLimits;
 
@@ -113,6 +114,14 @@ impl Usage {
         }
     }
 
+    /// How many threads the user may have in the driver.
+    pub(crate) fn most_threads(&self) -> u32 {
+        match &self.table {
+            Some((mapping, _)) => load(mapping, MOST_THREADS),
+            None => u32::MAX,
+        }
+    }
+
     /// How many workers the user has.
     pub(crate) fn workers(&self) -> u32 {
         match &self.table {
@@ -164,21 +173,17 @@ impl Quotas {
     /// Those of a worker that knows of no others, for tests.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn alone() -> Quotas {
-        let limits = UserLimits {
-            threads: u32::MAX,
-            ..UserLimits::default()
-        };
-        Quotas::new(Arc::new(Usage::alone()), limits)
+        Quotas::new(Arc::new(Usage::alone()), UserLimits::default())
     }
 
     /// One more thread, unless the user's workers have as many as they may.
     pub(crate) fn thread(&self) -> Result<Permit, Failure> {
-        self.permit(Resource::Threads, 1, self.limits.threads.into())
+        self.permit(Resource::Threads, 1, self.usage.most_threads().into())
     }
 
     /// One more helper thread. Work is done without them too, so they leave half of all for other threads.
     pub(crate) fn helper_thread(&self) -> Option<Permit> {
-        let most = u64::from(self.limits.threads / 2);
+        let most = u64::from(self.usage.most_threads() / 2);
         self.permit(Resource::Threads, 1, most).ok()
     }
 
@@ -273,9 +278,8 @@ mod tests {
 
     #[test]
     fn workers_of_one_user_share_what_it_may_have_and_are_told_which_limit_it_is() {
-        let mut tables = UsageTables::default();
+        let mut tables = UsageTables::new(2 * THREADS_OF_WORKER + 3);
         let limits = UserLimits {
-            threads: 2 * THREADS_OF_WORKER + 3,
             descriptors: 2,
             shared_bytes: 8 << 10,
             buffer_bytes: 8 << 10,
@@ -294,6 +298,11 @@ mod tests {
         let _elsewhere = stranger.thread().unwrap();
         drop(threads);
         let _thread = other.thread().unwrap();
+        tables.set_threads(2 * THREADS_OF_WORKER);
+        let refused = other.thread().unwrap_err();
+        assert!(refused.detail.contains("exceed the 8 threads"), "{refused}");
+        tables.set_threads(2 * THREADS_OF_WORKER + 2);
+        let _another = other.thread().unwrap();
 
         let _bytes = one.shared_bytes(4097).unwrap();
         other.shared_bytes(3 << 10).unwrap();
@@ -320,7 +329,7 @@ mod tests {
 
     #[test]
     fn unread_descriptors_are_divided_among_the_clients_of_a_user() {
-        let mut tables = UsageTables::default();
+        let mut tables = UsageTables::new(100);
         let limits = UserLimits {
             unread_descriptors: 128,
             ..UserLimits::default()
@@ -338,7 +347,7 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_table_are_refused_and_false_counts_are_survived() {
-        let mut tables = UsageTables::default();
+        let mut tables = UsageTables::new(100);
         let (row, fd) = tables.enter(7).unwrap().unwrap();
         let fd = fd.try_clone_to_owned().unwrap();
         assert!(Usage::open(fd.try_clone().unwrap(), u32::MAX).is_err());

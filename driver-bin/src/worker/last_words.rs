@@ -27,6 +27,12 @@ pub(super) fn note_bus_error(error: &BusError) {
     note(std::str::from_utf8(text).unwrap_or("memory was gone when it was touched"));
 }
 
+/// Notes that this process has aborted, where its code alone tells of it. Takes no lock and allocates
+/// nothing.
+pub(super) fn note_abort() {
+    note("it aborted (SIGABRT)");
+}
+
 /// What a client is told of a memory that was gone when it was touched.
 fn describe(error: &BusError, text: &mut Line) -> std::fmt::Result {
     let Some(memory) = error.memory else {

@@ -141,7 +141,7 @@ fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     let commands = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
     if std::process::id() == FIRST_OF_NAMESPACE {
-        process::exit_when_aborted()?;
+        process::exit_when_aborted(last_words::note_abort)?;
     }
     let (config, _) = Inbox::new().receive::<WorkerConfig>(&handoff, Deadline::NONE)?;
     match make_devices_and_jail(&config, registry) {

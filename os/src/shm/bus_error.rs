@@ -4,15 +4,14 @@
 //! that, a report can say which memory it was. Its table is what a signal's handler can read: atomics, at
 //! fixed places.
 
+use std::os::fd::AsRawFd;
+use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-use crate::SysError;
-
-/// The exit code of a process that a bus error ended after its report.
-pub const ENDED_BY_BUS_ERROR: i32 = 128 + Signal::SIGBUS as i32;
+use crate::{SysError, memfd};
 
 /// How many memories can have names at a time. Further ones have none.
 const MOST: usize = 4096;
@@ -29,6 +28,8 @@ static NAMED: [Entry; MOST] = [const { Entry::new() }; MOST];
 /// Where an entry was last given back or taken.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 static REPORT: OnceLock<fn(&BusError)> = OnceLock::new();
+/// A page behind which there never is anything: see [`report_bus_errors`].
+static NOTHING: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 #[derive(Debug)]
 struct Entry {
@@ -125,10 +126,12 @@ fn memory_at(address: usize) -> Option<FaultyMemory> {
     })
 }
 
-/// Has a bus error end this process with the code [`ENDED_BY_BUS_ERROR`], after `report`.
+/// Has a bus error end this process by `SIGBUS`, after `report`.
 ///
-/// Returning instead would try the access again. Its memory may be there by then, and the process would go on
-/// after it has told of its end. Only the first call counts.
+/// Returning would try the access again. Its memory may be there by then, and the process would go on after
+/// it has told of its end. The first process of a PID namespace ignores what it sends itself. So the handler
+/// touches an empty file, while the signal is blocked: the kernel then ends any process. Only the first call
+/// counts.
 ///
 /// The report runs in a signal's handler: it may take no lock and allocate nothing.
 ///
@@ -155,10 +158,15 @@ pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
                 nothing_there: code == BUS_ADRERR,
             });
         }
-        // SAFETY: it ends the process and touches nothing of it; a signal's handler may call it.
-        unsafe { libc::_exit(ENDED_BY_BUS_ERROR) }
+        loop {
+            // SAFETY: nothing is read, since nothing is there, nor at null: that ends this process.
+            unsafe { NOTHING.load(Ordering::Relaxed).read_volatile() };
+        }
     }
-    let _ = REPORT.set(report);
+    if REPORT.set(report).is_err() {
+        return Ok(());
+    }
+    NOTHING.store(map_nothing()?, Ordering::Relaxed);
     // On the thread's own stack, which has not overflowed: where registers are many, another that is as small
     // as may be has no room beside them.
     let handler = SigHandler::SigAction(tell_and_exit);
@@ -167,6 +175,26 @@ pub fn report_bus_errors(report: fn(&BusError)) -> Result<(), SysError> {
     unsafe { sigaction(Signal::SIGBUS, &action) }
         .map(drop)
         .map_err(SysError::of("sigaction(SIGBUS)"))
+}
+
+/// Maps the first page of an empty file, for good.
+fn map_nothing() -> Result<*mut u8, SysError> {
+    let file = memfd::create(c"nnhal-nothing")?;
+    // SAFETY: a new mapping replaces none, and nobody reads this one but to fail.
+    let page = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            1,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return Err(SysError::last("mmap"));
+    }
+    Ok(page.cast())
 }
 
 #[cfg(test)]

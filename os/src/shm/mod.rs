@@ -25,7 +25,7 @@ mod sealed;
 mod slice;
 
 pub use access::Access;
-pub use bus_error::{BusError, ENDED_BY_BUS_ERROR, FaultyMemory, report_bus_errors};
+pub use bus_error::{BusError, FaultyMemory, report_bus_errors};
 pub use error::ShmError;
 pub use mapping::{Mapping, OngoingAccess};
 pub use memory::SharedMemory;
