@@ -4,6 +4,9 @@ use nnhal_client::{Model, ModelBuilder, OperationType, TensorType};
 
 use crate::Result;
 
+/// Bytes of one value.
+pub const VALUE_BYTES: u32 = 4;
+
 /// What is added.
 pub const ADDEND: f32 = 1.5;
 

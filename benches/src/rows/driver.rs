@@ -13,7 +13,7 @@ use crate::passing::{BufferPair, Passing};
 use crate::{Contest, Contestant, Error, Result};
 
 /// Bytes of one value.
-const VALUE_BYTES: usize = super::VALUE_BYTES as usize;
+const VALUE_BYTES: usize = models::VALUE_BYTES as usize;
 
 /// A way to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub fn add_all(contest: &mut Contest, device: &Device, payloads: &[u32]) -> Resu
             continue;
         }
         for payload in payloads {
-            let count = payload / super::VALUE_BYTES;
+            let count = payload / models::VALUE_BYTES;
             contest.add(DriverRow::new(device, (way, passing), count)?)?;
         }
     }

@@ -18,6 +18,7 @@ pub use unix_seqpacket::UnixSeqpacket;
 use nnhal_client::Device;
 
 use crate::conditions::Conditions;
+use crate::models::VALUE_BYTES;
 use crate::other_side::{Invocation, Role};
 use crate::{Contest, Result};
 
@@ -28,9 +29,6 @@ pub const ROLES: [Role; 4] = [
     fmq::ROLE,
     unix_seqpacket::ROLE,
 ];
-
-/// Bytes of one value.
-const VALUE_BYTES: u32 = 4;
 
 /// Payloads beside the smallest, in bytes.
 pub const PAYLOADS: [u32; 4] = [64, 4096, 65_536, 1 << 20];
