@@ -278,13 +278,18 @@ fn child_that_nobody_waits_for_is_reaped() {
     // As one is whose program did not begin in time.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("driver");
-    std::fs::write(&script, format!("#!/bin/sh\nsleep 1000 & exec {EXE} \"$@\"\n")).unwrap();
+    std::fs::write(&script, format!("#!/bin/sh\nsleep 60 & exec {EXE} \"$@\"\n")).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
     let daemon = TestDaemon::start(script.to_str().unwrap(), &DaemonOptions::default());
     let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
     let is_sleep =
         |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-    let child = daemon.workers().into_iter().find(is_sleep).unwrap();
+    let mut child = None;
+    wait_until("the child is there", || {
+        child = daemon.workers().into_iter().find(is_sleep);
+        child.is_some()
+    });
+    let child = child.unwrap();
     kill(nix::unistd::Pid::from_raw(child.cast_signed()), Signal::SIGKILL).unwrap();
     wait_until("the child is reaped", || !daemon.workers().contains(&child));
     client.prepare(add_model(1)).unwrap();

@@ -196,6 +196,17 @@ impl Drop for OpenOnDrop<'_> {
     }
 }
 
+/// Has the worker of this client wait for the file system, which does not answer from now on.
+fn hold(client: &mut RawClient, gate: &Gate, file: &impl AsFd) {
+    gate.set_closed(true);
+    client
+        .send(Call::RegisterMemory(description("mmap_fd")), &[file.as_fd()])
+        .unwrap();
+    wait_until("its worker waits for the file system", || {
+        gate.holds_somebody.load(Ordering::Acquire)
+    });
+}
+
 #[test]
 fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobody_else() {
     let gate = Arc::new(Gate::default());
@@ -213,13 +224,8 @@ fn file_system_that_does_not_answer_holds_the_worker_of_its_own_client_and_nobod
     let mut before = connect();
     let mut held = connect();
     let worker = held.welcome.worker_pid;
-    gate.set_closed(true);
     let _opens = OpenOnDrop(&gate);
-    held.send(Call::RegisterMemory(description("mmap_fd")), &[file.as_fd()])
-        .unwrap();
-    wait_until("its worker waits for the file system", || {
-        gate.holds_somebody.load(Ordering::Acquire)
-    });
+    hold(&mut held, &gate, &file);
     // Those who were there, and those who come, are served.
     for client in [&mut before, &mut connect()] {
         client.prepare(add_model(1)).unwrap();
@@ -257,13 +263,8 @@ fn driver_ends_before_a_worker_that_waits_for_a_file_system() {
     );
     let mut held = RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
     let worker = held.welcome.worker_pid;
-    gate.set_closed(true);
     let _opens = OpenOnDrop(&gate);
-    held.send(Call::RegisterMemory(description("mmap_fd")), &[file.as_fd()])
-        .unwrap();
-    wait_until("its worker waits for the file system", || {
-        gate.holds_somebody.load(Ordering::Acquire)
-    });
+    hold(&mut held, &gate, &file);
     daemon.signal(Signal::SIGTERM);
     daemon.wait_for_log("the kernel keeps workers");
     wait_until("the driver has ended", || !is_alive(daemon.pid()));

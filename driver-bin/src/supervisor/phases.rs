@@ -15,7 +15,7 @@ use crate::settings::{JailSettings, Settings};
 
 /// How long a worker that was killed may take to end while the driver does. The kernel keeps one for as long
 /// as it waits for whoever serves a file, such as a daemon of FUSE.
-const LAST_BREATH: Duration = Duration::from_secs(2);
+const KILLED_WORKERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Supervisor {
     /// Publishes the devices once there is a worker for the first client.
@@ -117,7 +117,7 @@ impl Supervisor {
         if let Phase::Draining { until, is_over } = &mut self.phase
             && !std::mem::replace(is_over, true)
         {
-            *until = Deadline::after(MonotonicClock.now(), LAST_BREATH);
+            *until = Deadline::after(MonotonicClock.now(), KILLED_WORKERS_TIMEOUT);
             self.workers.kill_all();
         }
     }
