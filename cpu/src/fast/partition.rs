@@ -124,6 +124,9 @@ pub(super) fn for_each_part<T: Send>(
     compute: impl Fn(Range<usize>, &mut [T]) + Sync,
 ) {
     let threads = team.threads_for(cost);
+    if threads == 1 {
+        return compute(0..output.len(), output);
+    }
     let grid = elements(threads, output.len(), unit);
     let none: &mut [u8] = &mut [];
     team.for_each_block(threads, &grid, (output, none), |mut block, _| {
