@@ -1,7 +1,11 @@
-//! What carries out the synchronous executions of a prepared model, as those see it who do not make it.
+//! What carries out the executions of a prepared model, as those see it who do not make it.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::fmq::Consumer;
+use nnhal::wire::BurstHandle;
+use nnhal_os::time::Deadline;
 
 use crate::connection::BurstPermit;
 use crate::error::Result;
@@ -17,7 +21,7 @@ const MOST_OF_MODEL: usize = 4;
 const MESSAGES_AFTER_REFUSAL: u32 = 1024;
 
 /// Executes one request at a time.
-pub(crate) trait Executor: Send + Debug {
+pub(crate) trait Executor: Send + Sync + Debug {
     /// As [`crate::PreparedModel::execute`].
     fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Completed>;
 
@@ -28,6 +32,29 @@ pub(crate) trait Executor: Send + Debug {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed>;
+
+    /// Begins to execute a request, unless no ring can carry it. It keeps the memories until
+    /// [`Executor::finish`] has the end.
+    ///
+    /// # Errors
+    /// What is wrong with the request; nothing was begun.
+    fn start(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Option<Started>>;
+
+    /// Waits for the end of what was begun. After [`crate::ErrorKind::TimedOut`] it can be waited for again.
+    fn finish(&mut self, deadline: Deadline) -> Result<Completed>;
+
+    /// Where the results come from, if there is anything.
+    fn consumer(&self) -> Option<&Consumer>;
+
+    /// The same, to be used.
+    fn consumer_mut(&mut self) -> Option<&mut Consumer>;
+}
+
+/// What an execution that was begun has for a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    pub(crate) burst: BurstHandle,
+    pub(crate) sequence: u32,
 }
 
 /// A place among those of a model, for as long as it lives.

@@ -62,6 +62,7 @@ mod prepared_model;
 mod private_directory;
 mod private_driver;
 mod request;
+mod ring_execution;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod synchronous;

@@ -15,21 +15,35 @@ use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::model::{ArgumentTypes, Model};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
+use crate::ring_execution::RingExecution;
 
 impl PreparedModel {
     /// HAL `execute`: launches an execution, whose end is awaited, waited for, or told to a callback.
     ///
+    /// From the second execution on this goes by rings, as [`PreparedModel::execute`] does.
+    ///
     /// # Errors
     /// What is wrong with the request; other errors are the outcome of the execution.
     pub fn start(&self, request: &Request, options: &ExecuteOptions) -> Result<PendingExecution> {
+        match self.start_by_ring(request, options)? {
+            Some(execution) => Ok(PendingExecution {
+                way: Way::Ring(execution),
+            }),
+            None => self.start_by_message(request, options),
+        }
+    }
+
+    fn start_by_message(&self, request: &Request, options: &ExecuteOptions) -> Result<PendingExecution> {
         let deadline = options.wait_deadline();
         let call = Call::Execute(self.call(request, options, ExecutionForm::Asynchronous, deadline)?);
         // Holds the memories until the execution has ended, even if nobody waits for that.
         let keep = Some(Box::new(request.clone()) as Box<_>);
-        Ok(PendingExecution::new(
-            self.link().launch(call, &[], keep, deadline)?,
-            self,
-        ))
+        Ok(PendingExecution {
+            way: Way::Message {
+                pending: self.link().launch(call, &[], keep, deadline)?,
+                model: self.clone(),
+            },
+        })
     }
 }
 
@@ -40,27 +54,31 @@ impl PreparedModel {
 #[derive(Debug)]
 #[must_use = "an execution that nobody waits for is given up"]
 pub struct PendingExecution {
-    pending: PendingCall,
-    // Keeps the connection.
-    model: PreparedModel,
+    way: Way,
+}
+
+/// How its result comes.
+#[derive(Debug)]
+enum Way {
+    Ring(RingExecution),
+    Message {
+        pending: PendingCall,
+        // Keeps the connection.
+        model: PreparedModel,
+    },
 }
 
 impl PendingExecution {
-    pub(crate) fn new(pending: PendingCall, model: &PreparedModel) -> PendingExecution {
-        PendingExecution {
-            pending,
-            model: model.clone(),
-        }
-    }
-
     /// Waits for the end. After [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) it can be waited for
     /// again.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`].
     pub fn wait(&mut self, deadline: Deadline) -> Result<Completed> {
-        let event = self.pending.wait(deadline)?;
-        of_event(self.model.link(), event)
+        match &mut self.way {
+            Way::Ring(execution) => execution.wait(deadline),
+            Way::Message { pending, model } => of_event(model.link(), pending.wait(deadline)?),
+        }
     }
 
     /// Has `callback` called with the outcome, on a thread of this library for callbacks, which it may hold
@@ -69,15 +87,20 @@ impl PendingExecution {
     /// # Errors
     /// The thread cannot be started; the execution is given up then.
     pub fn on_end(self, callback: impl FnOnce(Result<Completed>) + Send + 'static) -> Result<()> {
-        let model = self.model;
-        self.pending.on_end(Box::new(move |event| {
-            callback(event.and_then(|event| of_event(model.link(), event)));
-        }))
+        match self.way {
+            Way::Ring(execution) => execution.on_end(Box::new(callback)),
+            Way::Message { pending, model } => pending.on_end(Box::new(move |event| {
+                callback(event.and_then(|event| of_event(model.link(), event)));
+            })),
+        }
     }
 
     /// Asks the driver to end it early. It ends in any case, possibly with success.
     pub fn cancel(&self) {
-        self.pending.cancel();
+        match &self.way {
+            Way::Ring(execution) => execution.cancel(),
+            Way::Message { pending, .. } => pending.cancel(),
+        }
     }
 }
 
@@ -85,10 +108,12 @@ impl Future for PendingExecution {
     type Output = Result<Completed>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Completed>> {
-        let this = &mut *self;
-        this.pending
-            .poll(context)
-            .map(|event| event.and_then(|event| of_event(this.model.link(), event)))
+        match &mut self.way {
+            Way::Ring(execution) => execution.poll(context),
+            Way::Message { pending, model } => pending
+                .poll(context)
+                .map(|event| event.and_then(|event| of_event(model.link(), event))),
+        }
     }
 }
 

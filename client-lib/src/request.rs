@@ -131,6 +131,11 @@ impl Request {
         &self.memories
     }
 
+    /// The device buffers among its pools.
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
     /// The request as a worker understands it, which is told of memories that it does not know.
     pub(crate) fn on_wire(
         &self,

@@ -7,12 +7,14 @@
 //! A message is for what no ring can say: a time limit for loops, and a limit of the wait for the answer,
 //! after which the driver is asked to end the execution.
 
+use nnhal::fmq::Consumer;
 use nnhal::wire::{Call, ExecutionForm, Reply};
+use nnhal_os::time::Deadline;
 
 use crate::burst::{Burst, BurstOptions};
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions, completed, is_given_up};
-use crate::executors::{Choice, Counted, Executor, Place};
+use crate::executors::{Choice, Counted, Executor, Place, Started};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::values::{Input, ListedValues, Output};
@@ -117,7 +119,7 @@ impl PreparedModel {
 
     /// What to execute by; `None` for a message.
     #[inline]
-    fn take_executor(&self, options: &ExecuteOptions) -> Option<Counted> {
+    pub(crate) fn take_executor(&self, options: &ExecuteOptions) -> Option<Counted> {
         if !options.suit_rings() || self.link().timeouts().limit_work() {
             return None;
         }
@@ -146,7 +148,7 @@ impl PreparedModel {
 
     /// Keeps an executor for the next execution, unless it may still be at work on this one.
     #[inline]
-    fn end_with(&self, executor: Counted, result: &Result<Completed>) {
+    pub(crate) fn end_with(&self, executor: Counted, result: &Result<Completed>) {
         if !is_given_up(result) {
             self.executors().keep(executor);
         }
@@ -165,5 +167,21 @@ impl Executor for Burst {
         options: &ExecuteOptions,
     ) -> Result<Completed> {
         Burst::run(self, inputs, outputs, options)
+    }
+
+    fn start(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Option<Started>> {
+        Burst::start(self, request, options)
+    }
+
+    fn finish(&mut self, deadline: Deadline) -> Result<Completed> {
+        self.finish_started(deadline)
+    }
+
+    fn consumer(&self) -> Option<&Consumer> {
+        Burst::consumer(self)
+    }
+
+    fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        Burst::consumer_mut(self)
     }
 }

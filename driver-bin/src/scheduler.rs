@@ -76,7 +76,10 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 struct TicketState {
     rank: u8,
-    is_cancelled: AtomicBool,
+    /// Which piece of work runs, or is about to.
+    run: AtomicU64,
+    /// Which one was cancelled; 0 for none.
+    cancelled: AtomicU64,
     /// Becomes readable when the work is cancelled; there once somebody waits for it. Set under the lock.
     cancellation: OnceLock<OwnedFd>,
     /// Set by whoever lets this one in; the waiting thread clears it.
@@ -228,7 +231,7 @@ impl Scheduler {
             if ticket.is_granted.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let interruption = if ticket.is_cancelled.load(Ordering::Acquire) {
+            let interruption = if ticket.is_cancelled() {
                 Some(Interruption::Cancelled)
             } else {
                 deadline
@@ -258,7 +261,22 @@ impl Scheduler {
     }
 }
 
+/// The number of work that has none, as that of calls.
+const UNNUMBERED: u64 = 1;
+
+/// Numbers are told from [`UNNUMBERED`] and from none.
+fn run_of(number: u32) -> u64 {
+    1 << u32::BITS | u64::from(number)
+}
+
 impl TicketState {
+    /// Whether what runs was cancelled. What was cancelled before or after it does not count.
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        let cancelled = self.cancelled.load(Ordering::Acquire);
+        cancelled != 0 && cancelled == self.run.load(Ordering::Relaxed)
+    }
+
     /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction,
     /// which would be felt in every operation.
     #[inline]
@@ -276,7 +294,8 @@ impl Ticket {
             scheduler: Arc::clone(scheduler),
             state: Arc::new(TicketState {
                 rank: rank(priority),
-                is_cancelled: AtomicBool::new(false),
+                run: AtomicU64::new(UNNUMBERED),
+                cancelled: AtomicU64::new(0),
                 cancellation: OnceLock::new(),
                 is_granted: AtomicBool::new(false),
                 immune_until: AtomicU64::new(0),
@@ -301,7 +320,7 @@ impl Ticket {
     /// [`Interruption`] if the deadline passes or the work is cancelled while it waits; then it holds no
     /// slot.
     pub(crate) fn enter(&self, deadline: Deadline) -> Result<(), Interruption> {
-        if self.state.is_cancelled.load(Ordering::Acquire) {
+        if self.state.is_cancelled() {
             return Err(Interruption::Cancelled);
         }
         let is_open = self.scheduler.waiting.load(Ordering::SeqCst) == 0 && self.scheduler.take_slot();
@@ -321,8 +340,7 @@ impl Ticket {
     /// so who stays must leave before long all the same.
     #[inline]
     pub(crate) fn stay(&self) -> bool {
-        let may_stay = self.scheduler.waiting.load(Ordering::Relaxed) == 0
-            && !self.state.is_cancelled.load(Ordering::Relaxed);
+        let may_stay = self.scheduler.waiting.load(Ordering::Relaxed) == 0 && !self.state.is_cancelled();
         if may_stay {
             self.state.advance(2);
         }
@@ -362,19 +380,50 @@ impl Ticket {
 
     /// Whether the work was asked to end.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.state.is_cancelled.load(Ordering::Acquire)
+        self.state.is_cancelled()
     }
 
     /// Forgets an earlier cancellation, before the ticket is used for other work.
     pub(crate) fn reset(&self) {
-        self.state.is_cancelled.store(false, Ordering::Release);
+        self.state.cancelled.store(0, Ordering::Release);
+    }
+
+    /// The next piece of work has this number, by which [`Observer::cancel_run`] names it. Numbers count up,
+    /// and begin again behind the last.
+    #[inline]
+    pub(crate) fn begin(&self, number: u32) {
+        self.state.run.store(run_of(number), Ordering::Relaxed);
+        if self.state.cancelled.load(Ordering::Relaxed) != 0 {
+            self.forget_earlier(number);
+        }
+    }
+
+    /// Forgets what was cancelled after its end, before its number comes again.
+    #[cold]
+    fn forget_earlier(&self, number: u32) {
+        let cancelled = self.state.cancelled.load(Ordering::Relaxed);
+        // The upper half only says that there is a number.
+        let is_earlier = (cancelled as u32).wrapping_sub(number).cast_signed() < 0;
+        if is_earlier {
+            // Unless it was another just now.
+            let _ = self
+                .state
+                .cancelled
+                .compare_exchange(cancelled, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Goes on with the work of another ticket, of which some may have been cancelled.
+    pub(crate) fn take_over(&self, other: &Ticket) {
+        let cancelled = other.state.cancelled.load(Ordering::Relaxed);
+        self.state.cancelled.store(cancelled, Ordering::Release);
     }
 
     /// See [`nnhal_device::Control::checkpoint`].
     #[inline]
     pub(crate) fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption> {
         self.state.advance(2);
-        if self.state.is_cancelled.load(Ordering::Relaxed) {
+        if self.state.is_cancelled() {
             return Err(Interruption::Cancelled);
         }
         if self.scheduler.waiting.load(Ordering::Relaxed) > self.state.rank + 1 {
@@ -429,10 +478,20 @@ impl Work for Ticket {
 }
 
 impl Observer {
-    /// Asks the work to end at its next checkpoint, or at once if it waits for a slot.
+    /// Asks the work, which has no number, to end at its next checkpoint, or at once if it waits for a slot.
     pub(crate) fn cancel(&self) {
+        self.cancel_as(UNNUMBERED);
+    }
+
+    /// The same for the piece of work of this number alone, whether it has begun or not. Nothing happens if it
+    /// has ended.
+    pub(crate) fn cancel_run(&self, number: u32) {
+        self.cancel_as(run_of(number));
+    }
+
+    fn cancel_as(&self, run: u64) {
         let Some(state) = self.state.upgrade() else { return };
-        state.is_cancelled.store(true, Ordering::Release);
+        state.cancelled.store(run, Ordering::Release);
         let queue = self.scheduler.lock();
         for waiter in queue.iter().filter(|waiter| Arc::ptr_eq(&waiter.ticket, &state)) {
             waiter.thread.unpark();
@@ -648,6 +707,38 @@ mod tests {
         runner.enter(Deadline::NONE).unwrap();
         runner.leave();
         assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn only_the_piece_of_work_that_was_meant_is_cancelled() {
+        let bench = Bench::new();
+        let ticket = bench.ticket(Priority::Medium);
+        let observer = ticket.observer();
+        ticket.enter(Deadline::NONE).unwrap();
+        let outcome = |number| {
+            ticket.begin(number);
+            ticket.checkpoint(Deadline::NONE)
+        };
+        assert_eq!(outcome(u32::MAX), Ok(()));
+        // One that has not begun, and by whose number others are not taken for it.
+        observer.cancel_run(2);
+        assert_eq!(ticket.checkpoint(Deadline::NONE), Ok(()));
+        assert_eq!(outcome(0), Ok(()));
+        assert_eq!(outcome(1), Ok(()));
+        assert_eq!(outcome(2), Err(Interruption::Cancelled));
+        assert_eq!(outcome(3), Ok(()));
+        // One that has ended: forgotten before its number comes again.
+        observer.cancel_run(2);
+        assert_eq!(outcome(4), Ok(()));
+        assert_eq!(outcome(2), Ok(()));
+        // One that runs, on another ticket too.
+        observer.cancel_run(2);
+        assert_eq!(ticket.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
+        let next = bench.ticket(Priority::Medium);
+        next.begin(2);
+        next.take_over(&ticket);
+        assert_eq!(next.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
+        ticket.leave();
     }
 
     #[test]

@@ -89,6 +89,20 @@ impl Consumer {
         }
     }
 
+    /// Whether [`Consumer::receive`] would return at once, now or within the first stretch of polling.
+    pub fn is_ready_soon(&mut self) -> bool {
+        let mut wait = self.policy.begin();
+        loop {
+            if self.is_ready() {
+                self.policy.found_at_once(&wait);
+                return true;
+            }
+            if !wait.polls.next(1) {
+                return false;
+            }
+        }
+    }
+
     /// Goes on past the first polls, as the policy says.
     #[cold]
     fn receive_slow<C: WaitSet>(

@@ -97,6 +97,15 @@ pub enum Call {
         /// Bytes of the memory.
         size: u64,
     },
+    /// Asks that an execution of a burst that has not ended yet shall end early, whether it has begun or not.
+    /// A burst remembers the last such wish. Since version 2 of the protocol. Answer: [`super::Reply::Done`];
+    /// the execution ends as it would have, or with `GENERAL_FAILURE` saying that it was cancelled.
+    CancelBurst {
+        /// The burst.
+        burst: BurstHandle,
+        /// The sequence of the request.
+        sequence: u32,
+    },
 }
 
 impl Call {
@@ -117,7 +126,8 @@ impl Call {
             | Call::Execute(_)
             | Call::GetExecutionInfo { .. }
             | Call::Release { .. }
-            | Call::Cancel { .. } => 0,
+            | Call::Cancel { .. }
+            | Call::CancelBurst { .. } => 0,
         }
     }
 
@@ -141,6 +151,7 @@ impl Call {
             Call::Release { .. } => "Release",
             Call::Cancel { .. } => "Cancel",
             Call::StartTrace { .. } => "StartTrace",
+            Call::CancelBurst { .. } => "CancelBurst",
         }
     }
 }

@@ -23,7 +23,7 @@
 use super::Welcome;
 use super::codec::{self, CodecError};
 
-pub use super::protocol_version::{TRACE_SINCE, VERSIONS, Versions};
+pub use super::protocol_version::{CANCEL_BURST_SINCE, TRACE_SINCE, VERSIONS, Versions};
 
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";

@@ -28,6 +28,7 @@ fn beside(call: &Call) -> [&'static str; 3] {
         Call::ConfigureBurst { .. } => ["the memory of the rings", "Burst", ""],
         Call::Release { .. } | Call::Cancel { .. } => ["", "Done", ""],
         Call::StartTrace { .. } => ["the memory of the trace", "Done", ""],
+        Call::CancelBurst { .. } => ["", "Done", ""],
     }
 }
 

@@ -34,10 +34,13 @@ impl std::fmt::Display for Versions {
 /// | version | new |
 /// |--:|---|
 /// | 1 | the protocol |
-/// | 2 | [`super::Call::StartTrace`] |
+/// | 2 | [`super::Call::StartTrace`], [`super::Call::CancelBurst`] |
 pub const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
 
 const _: () = assert!(VERSIONS.newest - VERSIONS.oldest <= 1);
 
 /// From which version on a worker can be asked to trace.
 pub const TRACE_SINCE: u32 = 2;
+
+/// From which version on a worker can be asked to end an execution of a burst early.
+pub const CANCEL_BURST_SINCE: u32 = 2;

@@ -242,6 +242,13 @@ pub(super) fn calls() -> Vec<(&'static str, Call)> {
         ),
         ("", Call::Cancel { id: ID + 1 }),
         ("", Call::StartTrace { size: 0x5000 }),
+        (
+            "",
+            Call::CancelBurst {
+                burst: handle(0x5100),
+                sequence: 0x5200,
+            },
+        ),
     ];
     calls.extend(
         released

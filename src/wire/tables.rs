@@ -47,6 +47,7 @@ wire_numbers! {
         13 => Release { object: Object },
         14 => Cancel { id: u64 },
         15 since 2 => StartTrace { size: u64 },
+        16 since 2 => CancelBurst { burst: BurstHandle, sequence: u32 },
     }
 
     Message {

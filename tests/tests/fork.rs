@@ -3,13 +3,15 @@
 //! process.
 
 use std::io::{Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use nix::sys::wait::WaitStatus;
 use nnhal_client::{
-    Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Clock, Deadline, Device, Devices, DevicesOptions,
-    Error, ErrorKind, ExecuteOptions, Fence, FencedExecution, Memory, ModelBuilder, MonotonicClock,
-    OperationType, PendingExecution, PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
-    WaitFor,
+    Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Clock, Completed, Deadline, Device, Devices,
+    DevicesOptions, Error, ErrorKind, ExecuteOptions, Fence, FencedExecution, Memory, ModelBuilder,
+    MonotonicClock, OperationType, PendingExecution, PrepareOptions, PreparedModel, RegisteredRequest,
+    Request, TensorType, WaitFor,
 };
 use nnhal_os::fork;
 use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, is_alive};
@@ -43,6 +45,10 @@ fn default_deadline() -> Deadline {
     Deadline::after(MonotonicClock.now(), TIMEOUT)
 }
 
+fn poll(pending: &mut PendingExecution) -> Poll<Result<Completed, Error>> {
+    Pin::new(pending).poll(&mut Context::from_waker(Waker::noop()))
+}
+
 /// Every kind of handle, in use.
 struct Handles {
     device: Device,
@@ -52,10 +58,13 @@ struct Handles {
     /// Has an execution under way.
     pipeline: Burst,
     pending: PendingExecution,
+    /// Was awaited, too.
+    awaited: PendingExecution,
     fenced: FencedExecution,
     buffer: Buffer,
     memory: Memory,
     request: Request,
+    expected: Memory,
     pipelined: Memory,
     delayed: Memory,
 }
@@ -70,6 +79,7 @@ impl Handles {
         (0..2).for_each(|_| drop(prepared.execute(&request, &options).unwrap()));
         let (pipelined, submitted) = arguments(2.0);
         let (delayed, held) = arguments(3.0);
+        let (expected, other) = arguments(4.0);
         let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
         let registered = burst.register(&request).unwrap();
         burst.fire(&registered, &options).unwrap();
@@ -85,8 +95,14 @@ impl Handles {
             .allocate(&BufferDesc::default(), &[&prepared], &[role], &[])
             .unwrap();
         buffer.copy_from(&Memory::new(4).unwrap(), &[]).unwrap();
+        let mut awaited = prepared.start(&other, &options).unwrap();
+        // It may end at once: then its result is taken, and another is started.
+        while poll(&mut awaited).is_ready() {
+            awaited = prepared.start(&other, &options).unwrap();
+        }
         Handles {
             pending: prepared.start(&request, &options).unwrap(),
+            awaited,
             fenced: prepared
                 .execute_fenced(&held, &[WaitFor::Fence(gate)], &options)
                 .unwrap(),
@@ -98,6 +114,7 @@ impl Handles {
             buffer,
             memory,
             request,
+            expected,
             pipelined,
             delayed,
         }
@@ -169,6 +186,11 @@ impl Handles {
             "wait for an execution",
             self.pending.wait(default_deadline()).map(none_of),
         );
+        if let Poll::Ready(outcome) = poll(&mut self.awaited) {
+            expect("await an execution", outcome.map(none_of));
+        } else {
+            expect("await an execution", Ok(()));
+        }
         expect(
             "wait for a fenced execution",
             self.fenced.wait(default_deadline()).map(none_of),
@@ -186,6 +208,8 @@ impl Handles {
         let options = ExecuteOptions::new();
         self.pending.wait(default_deadline()).unwrap();
         assert_eq!(output(&self.memory), 2.0);
+        self.awaited.wait(default_deadline()).unwrap();
+        assert_eq!(output(&self.expected), 8.0);
         self.pipeline
             .next_finished(&options)
             .unwrap()

@@ -188,6 +188,16 @@ impl Exchange {
         self.rings.as_mut().is_none_or(|rings| rings.consumer.is_ready())
     }
 
+    /// Where the results come from, if it is there.
+    pub(super) fn consumer(&self) -> Option<&Consumer> {
+        self.rings.as_ref().map(|rings| &rings.consumer)
+    }
+
+    /// The same, to be used.
+    pub(super) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        self.rings.as_mut().map(|rings| &mut rings.consumer)
+    }
+
     /// Everything up to there has been read, since the last of it is answered.
     #[inline]
     fn free_cells(&mut self, sent: u64) {

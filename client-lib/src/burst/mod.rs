@@ -8,6 +8,7 @@ mod exchange;
 mod memory_names;
 mod pipeline;
 mod registered;
+mod start;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nnhal::burst::{Pool, encode_general, encode_register, encode_unregister};
-use nnhal::fmq::{ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
+use nnhal::fmq::{ChannelEnd, ChannelSize, Consumer, MAX_CELLS, WaitSettings};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
 
@@ -27,6 +28,7 @@ use self::pipeline::Pipeline;
 pub use self::pipeline::{Completion, MAX_IN_FLIGHT, Submission};
 pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
+use self::start::{FoundValid, Held};
 use crate::arguments::Arguments;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, is_given_up, nanoseconds};
@@ -142,6 +144,10 @@ pub struct Burst {
     of_values: Vec<Arc<RegisteredRequest>>,
     /// Whether the model has more arguments than a ring can name.
     has_too_many: bool,
+    /// Requests that were started before. The one that was started last is the last.
+    found_valid: Vec<FoundValid>,
+    /// What the execution uses that was started.
+    held: Held,
     pipeline: Pipeline,
 }
 
@@ -190,6 +196,8 @@ impl Burst {
             numbers: Arc::default(),
             of_values: Vec::with_capacity(KEPT_OF_VALUES),
             has_too_many: false,
+            found_valid: Vec::new(),
+            held: Held::default(),
             pipeline: Pipeline::new(depth),
         })
     }
@@ -401,6 +409,11 @@ impl Burst {
     /// Has the worker keep a request, whose pools are in `pools`; `None` if it is too long for the ring.
     fn register_hal(&mut self, request: &nnhal_hal::Request) -> Result<Option<Number>> {
         let number = Numbers::take(&self.numbers)?;
+        Ok(self.register_as(&number, request)?.then_some(number))
+    }
+
+    /// The same under a number, in place of what has it; `false` if it is too long.
+    fn register_as(&mut self, number: &Number, request: &nnhal_hal::Request) -> Result<bool> {
         let (header, deadline) = self.exchange.next_header_of_message();
         encode_register(
             &mut self.exchange.buffer,
@@ -410,11 +423,11 @@ impl Burst {
             &self.pools,
         );
         if !self.exchange.can_carry() {
-            return Ok(None);
+            return Ok(false);
         }
         let result = self.exchange.send_and_receive(&header, deadline)?;
         self.exchange.complete(result.header)?;
-        Ok(Some(number))
+        Ok(true)
     }
 
     fn forget(&mut self, number: Number) -> Result<()> {
@@ -423,6 +436,16 @@ impl Burst {
         let result = self.exchange.send_and_receive(&header, deadline)?;
         self.exchange.complete(result.header)?;
         Ok(())
+    }
+
+    /// Where the results come from.
+    pub(crate) fn consumer(&self) -> Option<&Consumer> {
+        self.exchange.consumer()
+    }
+
+    /// The same, to be used.
+    pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        self.exchange.consumer_mut()
     }
 
     #[inline]

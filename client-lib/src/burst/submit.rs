@@ -1,5 +1,7 @@
 //! Starting executions of a burst without waiting for their ends, and taking those.
 
+use nnhal_os::time::Deadline;
+
 use super::pipeline::{Completion, Submission};
 use super::{Burst, RegisteredRequest};
 use crate::error::{Error, Result};
@@ -39,14 +41,18 @@ impl Burst {
     /// execution itself is in [`Completion::result`].
     #[inline]
     pub fn next_finished(&mut self, options: &ExecuteOptions) -> Result<Option<Completion>> {
+        self.next_finished_by(options.wait_deadline())
+    }
+
+    /// The same by a deadline.
+    #[inline]
+    pub(super) fn next_finished_by(&mut self, deadline: Deadline) -> Result<Option<Completion>> {
         let Some(entry) = self.pipeline.oldest() else {
             return Ok(None);
         };
         // In a forked child the results are the parent's to take.
         self.model().link().check_process()?;
-        let received = self
-            .exchange
-            .receive(entry.sequence, entry.sent, options.wait_deadline())?;
+        let received = self.exchange.receive(entry.sequence, entry.sent, deadline)?;
         self.pipeline.remove_oldest();
         Ok(Some(Completion {
             submission: entry.submission,

@@ -8,6 +8,7 @@
 
 mod burst_permit;
 mod calls;
+mod completer;
 mod death;
 mod ending;
 mod open;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use nnhal::diag::tags;
+use nnhal::wire::handshake::CANCEL_BURST_SINCE;
 use nnhal::wire::{self, Call, Envelope, Inbox, Object};
 use nnhal_hal::{DeviceInfo, Failure, OutputShape};
 use nnhal_os::fork::ForkStamp;
@@ -34,6 +36,8 @@ pub(crate) use burst_permit::BurstPermit;
 use burst_permit::BurstPermits;
 pub(crate) use calls::Answer;
 use calls::{Callbacks, Calls, Interest};
+pub(crate) use completer::Awaited;
+use completer::Completer;
 pub(crate) use ending::EndListener;
 use ending::Ending;
 
@@ -78,6 +82,7 @@ pub(crate) struct Link {
     inbox: Mutex<Inbox>,
     ending: OnceLock<Ending>,
     callbacks: Callbacks,
+    completer: Completer,
     /// Objects given up while the socket had no room to say so; said before the next call.
     unreleased: Mutex<Vec<Object>>,
     burst_permits: BurstPermits,
@@ -120,6 +125,7 @@ impl Drop for Connection {
             // A forked child has no watcher, and the connection is its parent's.
             return;
         }
+        self.link.completer.stop();
         self.link.lock().is_stopping = true;
         self.link.wake_watcher();
         let Some(watcher) = self.watcher.take() else {
@@ -156,6 +162,38 @@ impl Link {
     /// A permit for a burst that this library makes of itself.
     pub(crate) fn burst_permit(&self) -> Option<BurstPermit> {
         self.burst_permits.take()
+    }
+
+    /// Whether the worker can be asked to end what a burst executes.
+    #[inline]
+    pub(crate) fn can_cancel_bursts(&self) -> bool {
+        self.version >= CANCEL_BURST_SINCE
+    }
+
+    /// Makes sure that [`Link::complete`] can be called.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start_completer(&self) -> Result<()> {
+        self.completer.start()
+    }
+
+    /// Has a thread of this library finish an execution once its result has come.
+    pub(crate) fn complete(&self, awaited: Box<dyn Awaited>) {
+        self.completer.add(awaited);
+    }
+
+    /// Makes sure that [`Link::run_callback`] can be called.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start_callbacks(&self) -> Result<()> {
+        self.callbacks.start()
+    }
+
+    /// Has the thread for callbacks run one.
+    pub(crate) fn run_callback(&self, callback: Box<dyn FnOnce() + Send>) {
+        self.callbacks.run(callback);
     }
 
     /// The limits of waits that have none of their own.

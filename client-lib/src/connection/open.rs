@@ -17,6 +17,7 @@ use nnhal_os::{eventfd, peer};
 
 use super::burst_permit::BurstPermits;
 use super::calls::{Callbacks, Calls};
+use super::completer::Completer;
 use super::{Connection, Link, watcher};
 use crate::error::{Death, Error, ErrorKind, Process, Result, Role};
 use crate::private_driver::PrivateDriver;
@@ -89,6 +90,7 @@ impl Connection {
             inbox: Mutex::new(greeting.inbox),
             ending: OnceLock::new(),
             callbacks: Callbacks::default(),
+            completer: Completer::default(),
             unreleased: Mutex::default(),
             burst_permits: BurstPermits::default(),
         });

@@ -188,6 +188,7 @@ pub(crate) fn kind_of(call: &Call) -> SpanKind {
         | Call::GetExecutionInfo { .. }
         | Call::Release { .. }
         | Call::Cancel { .. }
+        | Call::CancelBurst { .. }
         | Call::StartTrace { .. } => SpanKind::OtherCall,
     }
 }

@@ -337,7 +337,7 @@ impl Session<'_> {
     /// Answers a short call; hands a long one to a thread.
     fn begin(&mut self, Envelope { id, call }: Envelope, fds: Vec<OwnedFd>) {
         tracing::trace!(target: tags::DRIVER, id, call = call.name());
-        if self.orders.is_draining() && !matches!(call, Call::Release { .. } | Call::Cancel { .. }) {
+        if self.orders.is_draining() && !is_allowed_at_the_end(&call) {
             let ending = Failure::new(ErrorStatus::DeviceUnavailable, "the driver is ending");
             return self.client.outbox.reply(id, Err(ending));
         }
@@ -357,6 +357,10 @@ impl Session<'_> {
                     )))
                 };
                 self.answer(id, result);
+            }
+            Call::CancelBurst { burst, sequence } => {
+                let cancelled = self.client.bursts.cancel(burst, sequence);
+                self.answer(id, cancelled.map(|()| Reply::Done));
             }
             Call::ConfigureBurst {
                 prepared_model,
@@ -485,6 +489,14 @@ impl Session<'_> {
             Object::Fence(handle) => self.client.remove_fence(handle),
         }
     }
+}
+
+/// What has work end earlier.
+fn is_allowed_at_the_end(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Release { .. } | Call::Cancel { .. } | Call::CancelBurst { .. }
+    )
 }
 
 fn end_of(error: &MessageError) -> End {

@@ -89,24 +89,6 @@ impl<T> Table<T> {
         Some(object)
     }
 
-    /// Removes every object.
-    pub(crate) fn take_all(&mut self) -> Vec<T> {
-        let handles: Vec<Handle> = self
-            .entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.object.is_some())
-            .map(|(index, entry)| Handle {
-                index: index as u32,
-                generation: entry.generation,
-            })
-            .collect();
-        handles
-            .into_iter()
-            .filter_map(|handle| self.remove(handle))
-            .collect()
-    }
-
     /// Every object.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.object.as_ref())

@@ -193,9 +193,11 @@ impl Answers {
                 self.files.extend(fds.into_iter().map(File::from));
                 Reply::Done
             }
-            Call::CopyTo { .. } | Call::CopyFrom { .. } | Call::Release { .. } | Call::Cancel { .. } => {
-                Reply::Done
-            }
+            Call::CopyTo { .. }
+            | Call::CopyFrom { .. }
+            | Call::Release { .. }
+            | Call::Cancel { .. }
+            | Call::CancelBurst { .. } => Reply::Done,
         };
         (reply, None, None)
     }

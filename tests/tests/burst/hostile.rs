@@ -3,7 +3,7 @@
 
 use nnhal::burst::{Pool, RequestHeader, encode_general, encode_register};
 use nnhal::fmq::ChannelSize;
-use nnhal::wire::Handle;
+use nnhal::wire::{BurstHandle, Call, Handle, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, RequestPool};
 use nnhal_tests::shared_floats;
 
@@ -31,6 +31,47 @@ fn packets_that_mean_nothing_are_answered_and_the_burst_goes_on() {
     raw.general(3, &[Pool::Memory(raw.memory)], &[]);
     raw.buffer[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
     raw.expect_refusal(3, "before the end of its input");
+    raw.expect_success();
+    expect_unharmed(&daemon, other);
+}
+
+#[test]
+fn cancelling_at_random_ends_what_is_named_and_nothing_else() {
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let cancel = |burst: BurstHandle, sequence: u32, raw: &mut Raw| {
+        raw.client.call(Call::CancelBurst { burst, sequence }, &[])
+    };
+    for sequence in [0, 1, 8, 10, i32::MAX as u32, 1 << 31, u32::MAX - 1, u32::MAX] {
+        assert_eq!(cancel(raw.burst, sequence, &mut raw), Ok(Reply::Done));
+        raw.expect_success();
+        // The one that was named, if it has not been before.
+        raw.general(sequence, &[Pool::Memory(raw.memory)], &[]);
+        let (answered, status, detail) = raw.exchange();
+        assert_eq!(answered, sequence);
+        match status {
+            ErrorStatus::None => {}
+            _ => assert!(detail.contains("cancelled"), "{detail}"),
+        }
+        raw.expect_success();
+    }
+    // It has not come yet: the wish is for it alone.
+    assert_eq!(cancel(raw.burst, 12, &mut raw), Ok(Reply::Done));
+    raw.expect_success();
+    raw.general(12, &[Pool::Memory(raw.memory)], &[]);
+    raw.expect_refusal(12, "cancelled");
+    raw.expect_success();
+    for (index, generation) in [(0, 0), (0, 77), (1, 1), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
+        let guessed = BurstHandle::from(Handle { index, generation });
+        if guessed != raw.burst {
+            let refused = cancel(guessed, 9, &mut raw).unwrap_err();
+            assert_eq!(refused.status, ErrorStatus::InvalidArgument);
+        }
+    }
+    let gone = raw.burst;
+    raw.begin_anew();
+    assert!(cancel(gone, 9, &mut raw).is_err());
     raw.expect_success();
     expect_unharmed(&daemon, other);
 }

@@ -47,7 +47,7 @@ pub(crate) struct Raw {
     pub(crate) rings: SharedMemory,
     pub(crate) memory: MemoryHandle,
     model: PreparedModelHandle,
-    burst: BurstHandle,
+    pub(crate) burst: BurstHandle,
     /// Executes the model on that memory.
     pub(crate) request: Request,
     pub(crate) buffer: Vec<u8>,

@@ -8,6 +8,7 @@
 //! else is used again. What arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that
 //! means nothing is answered, and the burst goes on. A ring that the client corrupted ends the burst.
 
+mod cancel;
 mod compiled;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -31,6 +32,7 @@ use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure};
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::{eventfd, fds};
 
+use self::cancel::Canceller;
 use self::places::Places;
 pub(crate) use self::serve::Objects;
 use self::serve::Server;
@@ -51,6 +53,7 @@ pub(crate) struct Bursts {
 #[derive(Debug)]
 struct Burst {
     closer: ChannelCloser,
+    canceller: Arc<Canceller>,
     thread: JoinHandle<()>,
 }
 
@@ -88,6 +91,7 @@ impl Bursts {
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
         let server = Box::new(Server::new(objects, end, wait)?);
+        let canceller = Arc::clone(server.canceller());
         let places = Arc::clone(&self.places);
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
         let thread = std::thread::Builder::new()
@@ -100,7 +104,11 @@ impl Bursts {
             })
             .map_err(no_resources)?;
         let ring = closer.clone();
-        let inserted = self.table().insert(Burst { closer, thread });
+        let inserted = self.table().insert(Burst {
+            closer,
+            canceller,
+            thread,
+        });
         match inserted {
             Ok(handle) => Ok(handle.into()),
             Err(full) => {
@@ -120,26 +128,33 @@ impl Bursts {
         Ok(())
     }
 
+    /// Asks an execution to end early, if it has not ended.
+    pub(crate) fn cancel(&self, handle: BurstHandle, sequence: u32) -> Result<(), Failure> {
+        let table = self.table();
+        let burst = table.get(handle.0).ok_or_else(|| no_such("burst", handle.0))?;
+        burst.canceller.cancel(sequence);
+        Ok(())
+    }
+
     fn end(&self, burst: Burst) {
         let mut ending = self.ending();
         ending.retain(|thread| !thread.is_finished());
         ending.push(burst.thread);
     }
 
-    /// Ends all bursts, once they have answered the requests that have come.
+    /// Has all bursts end once they have answered the requests that have come. Until then these can be
+    /// cancelled.
     pub(crate) fn drain(&self) {
-        let bursts = self.table().take_all();
-        for burst in bursts {
-            burst.closer.close_consumed();
-            self.end(burst);
-        }
+        self.table()
+            .iter()
+            .for_each(|burst| burst.closer.close_consumed());
     }
 
-    /// Whether no burst is left, nor runs on after its end.
+    /// Whether no burst runs, nor runs on after its end.
     pub(crate) fn are_over(&self) -> bool {
         let mut ending = self.ending();
         ending.retain(|thread| !thread.is_finished());
-        ending.is_empty() && self.table().iter().next().is_none()
+        ending.is_empty() && self.table().iter().all(|burst| burst.thread.is_finished())
     }
 }
 

@@ -9,6 +9,7 @@ use nnhal::wire::MemoryHandle;
 use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Place, Timing};
 use nnhal_os::time::{Stopwatch, TimePoint};
 
+use super::cancel::Canceller;
 use super::compiled::CompiledRequest;
 use super::named::{Named, NamedObjects};
 use crate::worker::buffer::{Buffer, Buffers, check_parts, tokens};
@@ -25,6 +26,8 @@ pub(super) struct Runner {
     memories: Arc<Memories>,
     device_buffers: Arc<Buffers>,
     pub(super) context: Context,
+    /// Of the context's work.
+    canceller: Arc<Canceller>,
     /// Whether the context may have memory to give back.
     holds_memory: bool,
     /// Since when it was not used, if that was noticed.
@@ -50,6 +53,7 @@ impl Runner {
         Ok(Runner {
             is_steady: prepared.is_steady() && !context.is_queued(),
             shares_thread: false,
+            canceller: Arc::new(Canceller::new(context.ticket())),
             context,
             prepared,
             memories,
@@ -60,6 +64,11 @@ impl Runner {
             named_buffers: Named::default(),
             outputs: Vec::new(),
         })
+    }
+
+    /// By which other threads cancel requests.
+    pub(super) fn canceller(&self) -> &Arc<Canceller> {
+        &self.canceller
     }
 
     /// Compiles a decoded request, ready to be run: its memories and device buffers are held.
@@ -175,6 +184,7 @@ impl Runner {
         if self.context.is_lost()
             && let Ok(context) = self.prepared.new_context()
         {
+            self.canceller.go_on_with(context.ticket(), self.context.ticket());
             self.context = context;
         }
     }
@@ -185,6 +195,7 @@ impl Runner {
         compiled: &CompiledRequest,
         (header, inline): (&RequestHeader, &[u8]),
     ) -> Result<Timing, Box<Failure>> {
+        self.context.ticket().begin(header.sequence);
         let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
         let limits = RunLimits::from_hal(header.deadline_ns.map(NonZeroU64::get), None);
         self.check_not_past(&limits)?;

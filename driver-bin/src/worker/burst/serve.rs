@@ -11,6 +11,7 @@ use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSett
 use nnhal_hal::{ErrorStatus, Failure, Priority, Timing};
 use nnhal_os::time::Stopwatch;
 
+use super::cancel::Canceller;
 use super::compiled::CompiledRequest;
 use super::polling::{Batch, ShortTasks};
 use super::runner::{Runner, fail};
@@ -130,6 +131,11 @@ impl Server {
     /// Whether its ring has ended and holds no more packets.
     pub(super) fn has_no_more(&mut self) -> bool {
         self.end.consumer.is_closed() && !self.end.consumer.has_packet()
+    }
+
+    /// By which other threads cancel its requests.
+    pub(super) fn canceller(&self) -> &Arc<Canceller> {
+        self.runner.canceller()
     }
 
     pub(super) fn consumer(&self) -> &Consumer {
