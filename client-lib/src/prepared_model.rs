@@ -28,7 +28,7 @@ const KEPT_ARGUMENTS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct PreparedModel {
     inner: Arc<Inner>,
-    /// For synchronous executions. They hold the model, and so are not in `inner`.
+    /// For synchronous and asynchronous executions. They hold the model, and so are not in `inner`.
     executors: Arc<Executors>,
 }
 

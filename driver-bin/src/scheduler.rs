@@ -483,8 +483,8 @@ impl Observer {
         self.cancel_as(UNNUMBERED);
     }
 
-    /// The same for the piece of work of this number alone, whether it has begun or not. Nothing happens if it
-    /// has ended.
+    /// The same for the piece of work of this number alone, whether it has begun or not. Nothing happens if
+    /// it has ended.
     pub(crate) fn cancel_run(&self, number: u32) {
         self.cancel_as(run_of(number));
     }

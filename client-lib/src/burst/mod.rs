@@ -5,6 +5,7 @@
 //! way. A [`Burst`] puts them together.
 
 mod exchange;
+mod found_valid;
 mod memory_names;
 mod pipeline;
 mod registered;
@@ -23,12 +24,12 @@ use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
 
 use self::exchange::{BurstEnd, Exchange};
+use self::found_valid::{FoundValid, Held};
 use self::memory_names::MemoryNames;
 use self::pipeline::Pipeline;
 pub use self::pipeline::{Completion, MAX_IN_FLIGHT, Submission};
 pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
-use self::start::{FoundValid, Held};
 use crate::arguments::Arguments;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, is_given_up, nanoseconds};

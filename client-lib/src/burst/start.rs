@@ -7,55 +7,19 @@ use nnhal::burst::encode_fire;
 use nnhal_os::time::Deadline;
 
 use super::Burst;
-use super::registered::{Number, Numbers};
-use crate::buffer::Buffer;
+use super::found_valid::FoundValid;
+use super::registered::Numbers;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions};
 use crate::executors::Started;
-use crate::memory::Memory;
 use crate::request::Request;
 
 /// How many requests are remembered: programs that take turns among a few meet them again.
 const REMEMBERED: usize = 8;
 
-/// A request that the worker has found valid, and keeps under a number. Its memories may be gone: no other
-/// memory has their ids, and no other device buffer their tokens.
-#[derive(Debug)]
-pub(super) struct FoundValid {
-    hal: nnhal_hal::Request,
-    memories: Vec<u64>,
-    number: Number,
-}
-
-impl FoundValid {
-    fn is(&self, request: &Request) -> bool {
-        let memories = request.memories().iter().map(Memory::id);
-        memories.eq(self.memories.iter().copied()) && self.hal == *request.hal()
-    }
-}
-
-/// What an execution uses, kept until it has ended.
-#[derive(Debug, Default)]
-pub(super) struct Held {
-    memories: Vec<Memory>,
-    buffers: Vec<Buffer>,
-}
-
-impl Held {
-    fn hold(&mut self, request: &Request) {
-        self.memories.extend_from_slice(request.memories());
-        self.buffers.extend_from_slice(request.buffers());
-    }
-
-    fn let_go(&mut self) {
-        self.memories.clear();
-        self.buffers.clear();
-    }
-}
-
 impl Burst {
-    /// Starts a request, and keeps what it uses until [`Burst::finish_started`] has its end; `None` if no ring
-    /// can carry it.
+    /// Starts a request, and keeps what it uses until [`Burst::finish_started`] has its end; `None` if no
+    /// ring can carry it.
     pub(crate) fn start(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Option<Started>> {
         self.pipeline.expect_idle()?;
         let Some(number) = self.number_of(request)? else {
@@ -101,11 +65,7 @@ impl Burst {
                 if !self.register_as(&number, hal)? {
                     return Ok(None);
                 }
-                FoundValid {
-                    hal: hal.clone(),
-                    memories: request.memories().iter().map(Memory::id).collect(),
-                    number,
-                }
+                FoundValid::new(request, number)
             }
         };
         let number = found.number.value;

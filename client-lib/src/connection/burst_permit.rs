@@ -1,4 +1,4 @@
-//! How many bursts a connection has for its models' synchronous executions.
+//! How many bursts a connection has for its models' synchronous and asynchronous executions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

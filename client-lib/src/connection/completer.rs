@@ -1,8 +1,8 @@
 //! The thread that takes the results which come by rings while nobody waits in a call: for futures, for
 //! callbacks, and of executions that were given up.
 //!
-//! It is started with the first of them, and serves all of a connection by one wait set. While none is pending
-//! it sleeps on a condition variable: no deadline wakes it.
+//! It is started with the first of them, and serves all of a connection by one wait set. While none is
+//! pending it sleeps on a condition variable: no deadline wakes it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
