@@ -20,6 +20,8 @@
 //! | 20 | 4 | the version both go on with; 0 if refused |
 //! | 24 | | [`super::Welcome`], or the reason as UTF-8 |
 
+use nnhal_hal::{MAX_NUMBER_OF_CACHE_FILES, NumberOfCacheFiles};
+
 use super::Welcome;
 use super::codec::{self, CodecError};
 
@@ -110,6 +112,12 @@ pub enum HandshakeError {
     /// The driver accepted, and then its welcome was unreadable.
     #[error("the driver's welcome is malformed: {0}")]
     Welcome(#[from] CodecError),
+    /// The driver's device wants more cache files than the HAL lets it.
+    #[error(
+        "the driver's device wants {} and {} cache files, and may have {MAX_NUMBER_OF_CACHE_FILES} of each kind",
+        .0.model, .0.data
+    )]
+    CacheFiles(NumberOfCacheFiles),
 }
 
 fn advice(driver: Versions, client: Versions) -> &'static str {
@@ -178,7 +186,13 @@ pub fn read_answer(bytes: &[u8], client: Versions) -> Result<(u32, Welcome), Han
     let rest = bytes.get(ANSWER_HEAD..).ok_or(HandshakeError::NotNnhal)?;
     match verdict {
         0 if (client.oldest..=client.newest).contains(&version) => {
-            Ok((version, codec::decode_in(version, rest)?))
+            let welcome: Welcome = codec::decode_in(version, rest)?;
+            let files = welcome.device.cache_files;
+            if files.is_valid() {
+                Ok((version, welcome))
+            } else {
+                Err(HandshakeError::CacheFiles(files))
+            }
         }
         0 => Err(HandshakeError::Version { driver, client }),
         code => match Refusal::from_code(code) {
@@ -234,6 +248,22 @@ mod tests {
         assert_eq!(read_hello(&hello(VERSIONS)).unwrap(), VERSIONS);
         let answer = accept(VERSIONS, 1, &welcome()).unwrap();
         assert_eq!(read_answer(&answer, VERSIONS).unwrap(), (1, welcome()));
+    }
+
+    #[test]
+    fn device_that_wants_more_cache_files_than_it_may_is_refused() {
+        let mut welcome = welcome();
+        for (model, data, is_valid) in [
+            (32, 32, true),
+            (33, 0, false),
+            (0, 33, false),
+            (u32::MAX, u32::MAX, false),
+        ] {
+            welcome.device.cache_files = NumberOfCacheFiles { model, data };
+            let answer = accept(VERSIONS, 1, &welcome).unwrap();
+            let read = read_answer(&answer, VERSIONS);
+            assert_eq!(read.is_ok(), is_valid, "{model}, {data}: {read:?}");
+        }
     }
 
     #[test]

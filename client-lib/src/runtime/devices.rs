@@ -93,17 +93,8 @@ impl Runtime {
             }
             Err(error) => return Err(error.into()),
         };
-        let drivers = infos.into_iter().filter(|info| {
-            let is_valid = info.cache_files.is_valid();
-            if !is_valid {
-                tracing::warn!(
-                    target: tags::MANAGER, device = info.name,
-                    "device left out: it wants more cache files than there may be"
-                );
-            }
-            is_valid
-        });
-        let mut devices: Vec<RuntimeDevice> = drivers
+        let mut devices: Vec<RuntimeDevice> = infos
+            .into_iter()
             .map(|info| RuntimeDevice::of_driver(info, found.clone()))
             .collect();
         devices.push(RuntimeDevice::cpu());

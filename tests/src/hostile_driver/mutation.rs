@@ -46,14 +46,23 @@ impl Sender {
 
     /// Says who it is. Tells whether it goes on.
     pub(super) fn welcome(&mut self, welcome: &Welcome, is_true: bool) -> bool {
-        let answer = handshake::accept(handshake::VERSIONS, self.version, welcome);
-        let mut packet = answer.expect("a welcome");
+        let encoded = |welcome: &Welcome| {
+            let answer = handshake::accept(handshake::VERSIONS, self.version, welcome);
+            answer.expect("a welcome")
+        };
+        let mut packet = encoded(welcome);
         let mut fds = Vec::new();
         if !is_true && once_in(&mut self.random, 8) {
             self.shared.count();
-            match self.random.below(4) {
+            match self.random.below(5) {
                 0 => return false,
                 1 => fds.push(odd_fd(&mut self.random)),
+                // More files than there can be.
+                2 => {
+                    let mut welcome = welcome.clone();
+                    welcome.device.cache_files.model = odd_number(&mut self.random) as u32;
+                    packet = encoded(&welcome);
+                }
                 _ => spoil(&mut self.random, &mut packet),
             }
         }
