@@ -34,12 +34,3 @@ pub(super) fn model_name(path: &Path) -> String {
         .to_string_lossy()
         .into_owned()
 }
-
-/// What a process has that no other shares.
-pub(super) fn private_kib(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let lines = text.lines().filter(|line| line.starts_with("Private_"));
-    lines
-        .map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum()
-}

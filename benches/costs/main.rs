@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nnhal_bench::conditions::Conditions;
+use nnhal_bench::machine::private_kib;
 use nnhal_bench::program;
 use nnhal_bench::report::duration;
 use nnhal_bench::{Error, Result, models};
@@ -43,7 +44,7 @@ use nnhal_client::{
 };
 use serde::Serialize;
 
-use cost::{Cost, cost, private_kib};
+use cost::{Cost, cost};
 
 /// How often what starts processes is done.
 const STARTS: u32 = 15;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nnhal_bench::machine::private_kib;
 use nnhal_bench::{Error, Result, program};
 use nnhal_client::{
     Device, ExecuteOptions, Memory, PrepareOptions, PreparedModel, Request, TensorType, TfliteModel,
@@ -10,7 +11,7 @@ use nnhal_client::{
 use nnhal_hal::{Shape, TypeLayouts};
 use serde::Serialize;
 
-use super::cost::{model_name, private_kib};
+use super::cost::model_name;
 
 /// Memory of executions is given back soon: what is measured is what stays.
 const AT_REST: &str = "[execution]\nidle_release_ms = 200\n";

@@ -106,3 +106,13 @@ pub fn load() -> String {
 fn read_line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
+
+/// What a process has that no other shares, in KiB; `None` if it cannot be looked at.
+#[must_use]
+pub fn private_kib(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let lines = text.lines().filter(|line| line.starts_with("Private_"));
+    lines
+        .map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
+}
