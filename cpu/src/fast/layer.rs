@@ -384,13 +384,8 @@ impl Layer {
     ) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
         let output = context.outputs.tensor(0)?;
-        let (scale, zero_point) = (output.scale(), output.zero_point());
-        let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
-        let stored = QuantizedOutput {
-            zero_point,
-            low,
-            high,
-        };
+        let form = (output.scale(), output.zero_point());
+        let stored = QuantizedOutput::new(form, activation, [T::LEAST, T::MOST]);
         let source = (input.data::<T>()?, input.zero_point());
         let target = (output.into_data::<T>()?, stored);
         match &self.weights {

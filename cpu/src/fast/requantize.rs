@@ -12,6 +12,7 @@ use super::rescale::SumRange;
 use super::simd::{
     ByteForm, COLUMN_ORDER, Columns, FloatScale, LANES, Rescale, RescaleOnce, Simd, rescales_by_floats,
 };
+use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
 
 /// How quantised results are stored.
@@ -23,6 +24,22 @@ pub(super) struct QuantizedOutput {
     pub(super) low: i32,
     /// The highest value.
     pub(super) high: i32,
+}
+
+impl QuantizedOutput {
+    /// Results of a scale and a zero point behind an activation, of a type with these ends.
+    pub(super) fn new(
+        (scale, zero_point): (f32, i32),
+        activation: Activation,
+        [least, most]: [i32; 2],
+    ) -> QuantizedOutput {
+        let (low, high) = activation.quantized_range(scale, zero_point, least, most);
+        QuantizedOutput {
+            zero_point,
+            low,
+            high,
+        }
+    }
 }
 
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`] if not said otherwise.

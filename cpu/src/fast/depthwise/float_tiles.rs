@@ -40,95 +40,13 @@ impl<'a> Image<'a> {
             };
             let (output, behind) = rest.split_at_mut(lines * width * self.packed.channels);
             let line = Lines { y, rows, output };
+            let image = &self;
             if lines == LINES {
-                self.lines::<V, N, O, K, STRIDE, LINES>(simd, &inside, line);
+                Tiles::<V, N, O, K, STRIDE, LINES> { image, simd }.lines(&inside, line);
             } else {
-                self.lines::<V, N, O, K, STRIDE, 1>(simd, &inside, line);
+                Tiles::<V, N, O, K, STRIDE, 1> { image, simd }.lines(&inside, line);
             }
             (y, rest) = (y + lines, behind);
-        }
-    }
-
-    #[inline(always)]
-    fn lines<
-        V: Simd<N>,
-        const N: usize,
-        const O: usize,
-        const K: usize,
-        const STRIDE: usize,
-        const LINES: usize,
-    >(
-        &self,
-        simd: V,
-        inside: &Range<usize>,
-        mut lines: Lines<'_>,
-    ) {
-        for x in tiles(self.patches.output.width as usize, O) {
-            if inside.start <= x && x + O <= inside.end {
-                self.outputs::<V, N, O, K, STRIDE, LINES, false>(simd, &mut lines, x);
-            } else {
-                self.outputs::<V, N, O, K, STRIDE, LINES, true>(simd, &mut lines, x);
-            }
-        }
-    }
-
-    /// Neighbouring outputs of `LINES` rows; at an `EDGE` their windows may reach into the padding, and some
-    /// of them beyond the line.
-    #[inline(always)]
-    fn outputs<
-        V: Simd<N>,
-        const N: usize,
-        const O: usize,
-        const K: usize,
-        const STRIDE: usize,
-        const LINES: usize,
-        const EDGE: bool,
-    >(
-        &self,
-        simd: V,
-        lines: &mut Lines<'_>,
-        x: usize,
-    ) {
-        let channels = self.packed.channels;
-        let columns = self.columns(x * STRIDE);
-        let width = self.patches.output.width as usize;
-        let (weights, biases) = self.groups::<N>();
-        let Range { start: top, end } = lines.rows;
-        // Rows follow each other, so that where each starts is not worked out for each group.
-        let start = if top < end {
-            self.row_start(lines.y, top)
-        } else {
-            0
-        };
-        let across = self.patches.input.width as usize * channels;
-        for (group, bias) in biases.iter().enumerate() {
-            let weights = &weights[group * K * K..][..K * K];
-            let first = first_channel(group, N, channels);
-            let mut sums = [[simd.load(bias); O]; LINES];
-            if LINES == 1 {
-                for row in top..end {
-                    let seen = self.seen(start + (row - top) * across + first, first, &columns);
-                    add_row::<V, N, O, K, STRIDE, LINES, EDGE>(simd, &seen, (weights, row), &mut sums);
-                }
-            } else {
-                // All rows of both lines' windows are inside.
-                for_each_constant!(row in [0 1 2 3 4 5] {
-                    if row <= K {
-                        let seen = self.seen(start + row * across + first, first, &columns);
-                        add_row::<V, N, O, K, STRIDE, LINES, EDGE>(simd, &seen, (weights, row), &mut sums);
-                    }
-                });
-            }
-            for_each_constant!(output in [0 1 2 3 4 5 6 7] {
-                if output < O && (!EDGE || x + output < width) {
-                    let at = (x + output) * channels + first;
-                    self.store::<V, N>(simd, sums[0][output], &mut lines.output[at..]);
-                    if LINES == 2 {
-                        let below = &mut lines.output[width * channels + at..];
-                        self.store::<V, N>(simd, sums[LINES - 1][output], below);
-                    }
-                }
-            });
         }
     }
 
@@ -173,54 +91,128 @@ struct Seen<'a> {
     columns: SeenColumns,
 }
 
-/// Adds the products of the pixels that neighbouring outputs see in a row with the row of the filter that
-/// stands there for the first line, and with the one above it for the second.
-#[inline(always)]
-fn add_row<
-    V: Simd<N>,
+/// Tiles of `O` neighbouring outputs of `LINES` rows, for filters of `K` rows of `K` taps that go on by
+/// `STRIDE`.
+struct Tiles<
+    'i,
+    'a,
+    V,
     const N: usize,
     const O: usize,
     const K: usize,
     const STRIDE: usize,
     const LINES: usize,
-    const EDGE: bool,
->(
+> {
+    image: &'i Image<'a>,
     simd: V,
-    seen: &Seen<'_>,
-    (weights, row): (&[[f32; N]], usize),
-    sums: &mut [[V::F32; O]; LINES],
-) {
-    let is_seen_by = |line: usize| LINES == 1 || (line..line + K).contains(&row);
-    let mut taps = [[simd.splat(0.0); K]; LINES];
-    for_each_constant!(line in [0 1] {
-        if line < LINES && is_seen_by(line) {
-            let weights = &weights[(row - line) * K..][..K];
-            for_each_constant!(tap in [0 1 2 3 4] {
-                if tap < K {
-                    taps[line][tap] = simd.load(&weights[tap]);
+}
+
+impl<V: Simd<N>, const N: usize, const O: usize, const K: usize, const STRIDE: usize, const LINES: usize>
+    Tiles<'_, '_, V, N, O, K, STRIDE, LINES>
+{
+    // Loops by index, as in [`super::floats`].
+
+    #[inline(always)]
+    fn lines(&self, inside: &Range<usize>, mut lines: Lines<'_>) {
+        for x in tiles(self.image.patches.output.width as usize, O) {
+            if inside.start <= x && x + O <= inside.end {
+                self.outputs::<false>(&mut lines, x);
+            } else {
+                self.outputs::<true>(&mut lines, x);
+            }
+        }
+    }
+
+    /// Neighbouring outputs of `LINES` rows; at an `EDGE` their windows may reach into the padding, and some
+    /// of them beyond the line.
+    #[inline(always)]
+    fn outputs<const EDGE: bool>(&self, lines: &mut Lines<'_>, x: usize) {
+        let Tiles { image, simd } = *self;
+        let channels = image.packed.channels;
+        let columns = image.columns(x * STRIDE);
+        let width = image.patches.output.width as usize;
+        let (weights, biases) = image.groups::<N>();
+        let Range { start: top, end } = lines.rows;
+        // Rows follow each other, so that where each starts is not worked out for each group.
+        let start = if top < end {
+            image.row_start(lines.y, top)
+        } else {
+            0
+        };
+        let across = image.patches.input.width as usize * channels;
+        for (group, bias) in biases.iter().enumerate() {
+            let weights = &weights[group * K * K..][..K * K];
+            let first = first_channel(group, N, channels);
+            let mut sums = [[simd.load(bias); O]; LINES];
+            if LINES == 1 {
+                for row in top..end {
+                    let seen = image.seen(start + (row - top) * across + first, first, &columns);
+                    self.add_row::<EDGE>(&seen, (weights, row), &mut sums);
+                }
+            } else {
+                // All rows of both lines' windows are inside.
+                for_each_constant!(row in [0 1 2 3 4 5] {
+                    if row <= K {
+                        let seen = image.seen(start + row * across + first, first, &columns);
+                        self.add_row::<EDGE>(&seen, (weights, row), &mut sums);
+                    }
+                });
+            }
+            for_each_constant!(output in [0 1 2 3 4 5 6 7] {
+                if output < O && (!EDGE || x + output < width) {
+                    let at = (x + output) * channels + first;
+                    image.store::<V, N>(simd, sums[0][output], &mut lines.output[at..]);
+                    if LINES == 2 {
+                        let below = &mut lines.output[width * channels + at..];
+                        image.store::<V, N>(simd, sums[LINES - 1][output], below);
+                    }
                 }
             });
         }
-    });
-    let count = (O - 1) * STRIDE + K;
-    let inside = if EDGE {
-        None
-    } else {
-        Some(Strided::<_, N>::new(
-            &seen.pixels[seen.columns.corner..],
-            (count, seen.channels),
-        ))
-    };
-    for_each_product!(
-        (O, K, STRIDE),
-        column if (!EDGE || seen.columns.inside.contains(&column)) => values = simd.load(match &inside {
-            Some(inside) => inside.at(column),
-            None => first_lanes(&seen.pixels[seen.columns.corner.wrapping_add(column * seen.channels)..]),
-        }),
-        (output, tap) => for_each_constant!(line in [0 1] {
+    }
+
+    /// Adds the products of the pixels that neighbouring outputs see in a row with the row of the filter that
+    /// stands there for the first line, and with the one above it for the second.
+    #[inline(always)]
+    fn add_row<const EDGE: bool>(
+        &self,
+        seen: &Seen<'_>,
+        (weights, row): (&[[f32; N]], usize),
+        sums: &mut [[V::F32; O]; LINES],
+    ) {
+        let simd = self.simd;
+        let is_seen_by = |line: usize| LINES == 1 || (line..line + K).contains(&row);
+        let mut taps = [[simd.splat(0.0); K]; LINES];
+        for_each_constant!(line in [0 1] {
             if line < LINES && is_seen_by(line) {
-                sums[line][output] = simd.mul_add(values, taps[line][tap], sums[line][output]);
+                let weights = &weights[(row - line) * K..][..K];
+                for_each_constant!(tap in [0 1 2 3 4] {
+                    if tap < K {
+                        taps[line][tap] = simd.load(&weights[tap]);
+                    }
+                });
             }
-        })
-    );
+        });
+        let count = (O - 1) * STRIDE + K;
+        let inside = if EDGE {
+            None
+        } else {
+            Some(Strided::<_, N>::new(
+                &seen.pixels[seen.columns.corner..],
+                (count, seen.channels),
+            ))
+        };
+        for_each_product!(
+            (O, K, STRIDE),
+            column if (!EDGE || seen.columns.inside.contains(&column)) => values = simd.load(match &inside {
+                Some(inside) => inside.at(column),
+                None => first_lanes(&seen.pixels[seen.columns.corner.wrapping_add(column * seen.channels)..]),
+            }),
+            (output, tap) => for_each_constant!(line in [0 1] {
+                if line < LINES && is_seen_by(line) {
+                    sums[line][output] = simd.mul_add(values, taps[line][tap], sums[line][output]);
+                }
+            })
+        );
+    }
 }

@@ -11,8 +11,7 @@
 //! help where ties are exact, as with equal scales and one twice as large for the output: the reference
 //! rounds those away from 0. There integers remain.
 
-use super::quantized_operands::{AT_ONCE, AtOnce};
-use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
+use super::quantized_operands::{AtOnce, ByColumns};
 use crate::fast::requantize::QuantizedOutput;
 use crate::fast::simd::{ByteForm, Columns, Instructions, Work, dispatch};
 
@@ -84,29 +83,21 @@ impl FloatSum {
     }
 }
 
-impl AtOnce for FloatSum {
+impl ByColumns for FloatSum {
     fn is_signed(&self) -> bool {
         self.is_signed
     }
 
     #[inline(always)]
-    fn at_once<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
-        output: &mut [u8; AT_ONCE],
-    ) {
-        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+    fn form(&self) -> &ByteForm {
+        &self.form
+    }
+
+    #[inline(always)]
+    fn columns<V: Columns, const SIGNED: bool>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32 {
         let (by, more) = (self.by.map(|by| simd.splat(by)), simd.splat(self.more));
-        let mut columns = [simd.splat_i32(0); 4];
-        for_each_constant!(at in [0 1 2 3] {
-            let left = simd.floats(simd.load_bytes::<SIGNED>(&left[at]));
-            let right = simd.floats(simd.load_bytes::<SIGNED>(&right[at]));
-            let sum = simd.mul_add(left, by[0], simd.mul_add(right, by[1], more));
-            columns[at] = simd.nearest(sum);
-        });
-        let bytes = simd.bytes_of_four::<false>(columns, &self.form);
-        output.copy_from_slice(bytes.as_flattened());
+        let right = simd.mul_add(simd.floats(right), by[1], more);
+        simd.nearest(simd.mul_add(simd.floats(left), by[0], right))
     }
 }
 

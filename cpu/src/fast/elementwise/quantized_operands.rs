@@ -4,8 +4,8 @@ use nnhal_hal::OperandType;
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 
 use super::broadcast::{Operand, Pairwise};
-use crate::fast::matmul::tile::COLUMNS;
-use crate::fast::simd::{Columns, Instructions};
+use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
+use crate::fast::simd::{ByteForm, Columns, Instructions};
 use crate::kernels::element::is_signed_8_bit;
 use crate::plan::Declared;
 
@@ -155,6 +155,42 @@ pub(in crate::fast) trait AtOnce: Sync {
             self.at_once::<V, SIGNED>(simd, (left, right), output);
             rest.copy_from_slice(&output[..rest.len()]);
         }
+    }
+}
+
+/// The same by vectors of columns: what is stored is the same form of all of them.
+pub(in crate::fast) trait ByColumns: Sync {
+    /// Whether bytes are signed values.
+    fn is_signed(&self) -> bool;
+
+    /// How results are stored.
+    fn form(&self) -> &ByteForm;
+
+    /// The results of some columns; to be marked `#[inline(always)]`.
+    fn columns<V: Columns, const SIGNED: bool>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32;
+}
+
+impl<C: ByColumns> AtOnce for C {
+    fn is_signed(&self) -> bool {
+        ByColumns::is_signed(self)
+    }
+
+    #[inline(always)]
+    fn at_once<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+        output: &mut [u8; AT_ONCE],
+    ) {
+        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+        let mut columns = [simd.splat_i32(0); 4];
+        for_each_constant!(at in [0 1 2 3] {
+            let left = simd.load_bytes::<SIGNED>(&left[at]);
+            let right = simd.load_bytes::<SIGNED>(&right[at]);
+            columns[at] = self.columns::<V, SIGNED>(simd, left, right);
+        });
+        let bytes = simd.bytes_of_four::<false>(columns, self.form());
+        output.copy_from_slice(bytes.as_flattened());
     }
 }
 

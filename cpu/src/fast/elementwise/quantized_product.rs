@@ -6,8 +6,8 @@
 //! ones. So the left value counts from the type's least one or from 0 up, whereby the upper half of its lane
 //! is 0 and only one product is left.
 
-use super::quantized_operands::{AT_ONCE, AtOnce, Cost, Quantizations};
-use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
+use super::quantized_operands::{ByColumns, Cost, Quantizations};
+use crate::fast::matmul::tile::COLUMNS;
 use crate::fast::requantize::{QuantizedOutput, Requantization, in_order};
 use crate::fast::simd::{ByteForm, Columns};
 use crate::kernels::activation_range::Activation;
@@ -48,14 +48,7 @@ impl QuantizedProduct {
         positive: Option<f64>,
         activation: Activation,
     ) -> QuantizedProduct {
-        let [least, most] = forms.ends();
-        let (scale, zero_point) = forms.output;
-        let (low, high) = activation.quantized_range(scale, zero_point, least, most);
-        let stored = QuantizedOutput {
-            zero_point,
-            low,
-            high,
-        };
+        let stored = QuantizedOutput::new(forms.output, activation, forms.ends());
         let requantization = |by: f64, farthest: i32| {
             let by = in_order([Multiplier::new(by); COLUMNS]);
             Requantization::of_lanes(by, 0, |_| Some([-farthest, farthest]))
@@ -105,33 +98,27 @@ impl Cost for QuantizedProduct {
     }
 }
 
-impl AtOnce for QuantizedProduct {
+impl ByColumns for QuantizedProduct {
     fn is_signed(&self) -> bool {
         self.is_signed
     }
 
     #[inline(always)]
-    fn at_once<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
-        output: &mut [u8; AT_ONCE],
-    ) {
-        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+    fn form(&self) -> &ByteForm {
+        &self.form
+    }
+
+    #[inline(always)]
+    fn columns<V: Columns, const SIGNED: bool>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32 {
+        let right = simd.sub_i32(right, simd.splat_i32(self.zero_points[1]));
+        let scaled = match &self.positive {
+            None => self
+                .products
+                .rescale(simd, self.product::<V, SIGNED>(simd, left, right)),
+            Some(positive) => self.scale_negative(simd, positive, (left, right)),
+        };
         let [low, high] =
             [self.stored.low, self.stored.high].map(|end| simd.splat_i32(end - self.stored.zero_point));
-        let mut columns = [simd.splat_i32(0); 4];
-        for_each_constant!(at in [0 1 2 3] {
-            let left = simd.load_bytes::<SIGNED>(&left[at]);
-            let right = simd.load_bytes::<SIGNED>(&right[at]);
-            let right = simd.sub_i32(right, simd.splat_i32(self.zero_points[1]));
-            let scaled = match &self.positive {
-                None => self.products.rescale(simd, self.product::<V, SIGNED>(simd, left, right)),
-                Some(positive) => self.scale_negative(simd, positive, (left, right)),
-            };
-            columns[at] = simd.clamp_i32(scaled, low, high);
-        });
-        let bytes = simd.bytes_of_four::<false>(columns, &self.form);
-        output.copy_from_slice(bytes.as_flattened());
+        simd.clamp_i32(scaled, low, high)
     }
 }

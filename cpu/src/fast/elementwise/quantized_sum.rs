@@ -9,8 +9,8 @@
 
 use super::broadcast::{Operand, Pairwise};
 use super::float_sum::FloatSum;
-use super::quantized_operands::{AT_ONCE, AtOnce, Cost, Quantizations};
-use crate::fast::matmul::tile::{COLUMNS, for_each_constant};
+use super::quantized_operands::{AT_ONCE, AtOnce, ByColumns, Cost, Quantizations};
+use crate::fast::matmul::tile::COLUMNS;
 use crate::fast::requantize::{QuantizedOutput, Requantization, rescale_once};
 use crate::fast::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use crate::kernels::activation_range::Activation;
@@ -72,20 +72,14 @@ impl QuantizedSum {
         subtracts: bool,
         activation: Activation,
     ) -> QuantizedSum {
-        let ([left, right], (scale, zero_point)) = (forms.inputs, forms.output);
-        let [least, most] = forms.ends();
+        let [left, right] = forms.inputs;
         let (left_scale, right_scale) = (f64::from(left.0), f64::from(right.0));
         let twice_the_larger = 2.0 * left_scale.max(right_scale);
-        let (low, high) = activation.quantized_range(scale, zero_point, least, most);
         // The multiplier is at most 1/2, so that the shift is the only one to the left.
         let [left_by, right_by] =
             [left_scale, right_scale].map(|scale| Multiplier::new(scale / twice_the_larger));
-        let by = Multiplier::new(twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(scale)));
-        let stored = QuantizedOutput {
-            zero_point,
-            low,
-            high,
-        };
+        let by = Multiplier::new(twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(forms.output.0)));
+        let stored = QuantizedOutput::new(forms.output, activation, forms.ends());
         let once = || {
             Some(Once {
                 inputs: [Input::new(left_by)?, Input::new(right_by)?],
@@ -122,6 +116,16 @@ impl QuantizedSum {
         };
         let floats = FloatSum::new(scales, self.zero_points, (self.stored, self.is_signed), exact);
         QuantizedSum { floats, ..self }
+    }
+
+    /// The sum of inputs that are scaled, or their difference.
+    #[inline(always)]
+    fn total<V: Columns>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32 {
+        if self.subtracts {
+            simd.sub_i32(left, right)
+        } else {
+            simd.add_i32(left, right)
+        }
     }
 }
 
@@ -171,36 +175,27 @@ struct InOneStep<'a> {
     once: &'a Once,
 }
 
-impl AtOnce for InOneStep<'_> {
+impl ByColumns for InOneStep<'_> {
     fn is_signed(&self) -> bool {
         self.sum.is_signed
     }
 
     #[inline(always)]
-    fn at_once<V: Columns, const SIGNED: bool>(
-        &self,
-        simd: V,
-        (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
-        output: &mut [u8; AT_ONCE],
-    ) {
+    fn form(&self) -> &ByteForm {
+        &self.once.form
+    }
+
+    #[inline(always)]
+    fn columns<V: Columns, const SIGNED: bool>(&self, simd: V, left: V::I32, right: V::I32) -> V::I32 {
         let InOneStep { sum, once } = self;
-        let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
-        let zeros = sum.zero_points.map(|zero| simd.splat_i32(zero));
-        let mut columns = [simd.splat_i32(0); 4];
-        for_each_constant!(at in [0 1 2 3] {
-            let left = simd.sub_i32(simd.load_bytes::<SIGNED>(&left[at]), zeros[0]);
-            let right = simd.sub_i32(simd.load_bytes::<SIGNED>(&right[at]), zeros[1]);
-            let left = once.inputs[0].scale(simd, left);
-            let right = once.inputs[1].scale(simd, right);
-            let total = if sum.subtracts {
-                simd.sub_i32(left, right)
-            } else {
-                simd.add_i32(left, right)
-            };
-            columns[at] = simd.rescale_once(total, &once.output, 0);
-        });
-        let bytes = simd.bytes_of_four::<false>(columns, &once.form);
-        output.copy_from_slice(bytes.as_flattened());
+        let left = simd.sub_i32(left, simd.splat_i32(sum.zero_points[0]));
+        let right = simd.sub_i32(right, simd.splat_i32(sum.zero_points[1]));
+        let total = sum.total(
+            simd,
+            once.inputs[0].scale(simd, left),
+            once.inputs[1].scale(simd, right),
+        );
+        simd.rescale_once(total, &once.output, 0)
     }
 }
 
@@ -241,10 +236,6 @@ fn columns<V: Columns, const SIGNED: bool>(
     let right = simd.sub_i32(right, simd.splat_i32(sum.zero_points[1]));
     let left = sum.inputs[0].rescale(simd, left);
     let right = sum.inputs[1].rescale(simd, right);
-    let total = if sum.subtracts {
-        simd.sub_i32(left, right)
-    } else {
-        simd.add_i32(left, right)
-    };
+    let total = sum.total(simd, left, right);
     sum.output.store::<V, SIGNED>(simd, total, &sum.stored, output);
 }
