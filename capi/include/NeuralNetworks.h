@@ -314,6 +314,16 @@ typedef enum {
   ANEURALNETWORKS_FILL = 100,
   // Number of dimensions of a tensor, as a scalar. Since feature level 30.
   ANEURALNETWORKS_RANK = 101,
+  // Product of the matrices of two tensors, batch by batch; each may be transposed first. Since feature
+  // level 1000006.
+  ANEURALNETWORKS_BATCH_MATMUL = 102,
+  // Joins tensors along a new axis. Since feature level 1000006.
+  ANEURALNETWORKS_PACK = 103,
+  // Pads with the mirrored values of the tensor, its border excluded (mode 0) or included (mode 1). Since
+  // feature level 1000007.
+  ANEURALNETWORKS_MIRROR_PAD = 104,
+  // Reverses the order along an axis. Since feature level 1000007.
+  ANEURALNETWORKS_REVERSE = 105,
   // Deprecated: an operation of a vendor, outside of extensions.
   ANEURALNETWORKS_OEM_OPERATION = 10000,
 } OperationCode;

@@ -24,7 +24,7 @@ pub trait Device: Send + Sync + Debug {
 
     /// For each operation of the main graph whether the device can run it. `Supported` promises that
     /// [`Device::prepare`] will not fail because of it; IF and WHILE are supported only if everything inside
-    /// their subgraphs is.
+    /// their subgraphs is. The driver refuses for the device what came after its version of the HAL.
     fn supported_operations(&self, model: &ValidModel, pools: &dyn ConstantPools) -> Vec<OperationSupport>;
 
     /// Makes a model ready to run. `pools` is valid during the call only: what executions need of it is

@@ -3,12 +3,14 @@
 //!
 //! This crate is pure: it makes no system call and knows no process, no kernel and no wire.
 //!
-//! The types are those of HAL 1.3, in their canonical form. They are plain data: nothing is checked by
-//! construction, because these values also describe what a hostile peer sent. A value becomes trustworthy by
-//! passing [`validate`], which returns a different type. Older HAL versions are subsets: see [`HalVersion`],
-//! [`versions`] for the types that differ there, and [`validate::ValidModel::compliant_with`].
+//! The types are those of HAL 1.3, in their canonical form; NNAPI's later feature levels change none of
+//! them. They are plain data: nothing is checked by construction, because these values also describe what a
+//! hostile peer sent. A value becomes trustworthy by passing [`validate`], which returns a different type.
+//! Older HAL versions are subsets: see [`HalVersion`], [`versions`] for the types that differ there, and
+//! [`validate::ValidModel::compliant_with`].
 //!
-//! Source of the names, numbers and rules: the interface text of NN HAL 1.0 to 1.3.
+//! Source of the names, numbers and rules: the interface text of NN HAL 1.0 to 1.3, and that of NNAPI's
+//! feature levels 6 and 7.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -47,6 +49,9 @@ pub use shape::{MAX_RANK, Shape, ShapeError};
 use serde::{Deserialize, Serialize};
 
 /// A version of the NN HAL.
+///
+/// After 1.3, NNAPI counts feature levels. Levels 5 and 8 add nothing to models, so there is no version of
+/// theirs here: a model of level 5 is one of 1.3, one of level 8 one of level 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HalVersion {
     /// NN HAL 1.0 (feature level 27).
@@ -57,11 +62,15 @@ pub enum HalVersion {
     V1_2,
     /// NN HAL 1.3 (feature level 30).
     V1_3,
+    /// NNAPI feature level 6, version 2 of the HAL in AIDL.
+    Level6,
+    /// NNAPI feature level 7, version 3 of the HAL in AIDL.
+    Level7,
 }
 
 impl HalVersion {
     /// The newest version, which the canonical types express in full.
-    pub const LATEST: HalVersion = HalVersion::V1_3;
+    pub const LATEST: HalVersion = HalVersion::Level7;
 }
 
 impl std::fmt::Display for HalVersion {
@@ -71,6 +80,8 @@ impl std::fmt::Display for HalVersion {
             HalVersion::V1_1 => "1.1",
             HalVersion::V1_2 => "1.2",
             HalVersion::V1_3 => "1.3",
+            HalVersion::Level6 => "feature level 6",
+            HalVersion::Level7 => "feature level 7",
         })
     }
 }

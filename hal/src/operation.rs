@@ -1,4 +1,4 @@
-//! Operations: the numbers and names of all 103, and the node of a graph.
+//! Operations: the numbers and names of all 107, and the node of a graph.
 
 use serde::{Deserialize, Serialize};
 
@@ -233,6 +233,14 @@ operation_types! {
     FILL = 100, V1_3;
     /// Number of dimensions of a tensor, as a scalar.
     RANK = 101, V1_3;
+    /// Product of the matrices of two tensors, batch by batch; each may be transposed first.
+    BATCH_MATMUL = 102, Level6;
+    /// Joins tensors along a new axis.
+    PACK = 103, Level6;
+    /// Pads with the mirrored values of the tensor, its border excluded (mode 0) or included (mode 1).
+    MIRROR_PAD = 104, Level7;
+    /// Reverses the order along an axis.
+    REVERSE = 105, Level7;
     /// Vendor-defined; deprecated since 1.2 in favour of extensions.
     OEM_OPERATION = 10000, V1_0;
 }
@@ -339,8 +347,8 @@ mod tests {
     use super::OperationType;
 
     #[test]
-    fn there_are_103_operations_with_unique_names_and_codes() {
-        assert_eq!(OperationType::ALL.len(), 103);
+    fn there_are_107_operations_with_unique_names_and_codes() {
+        assert_eq!(OperationType::ALL.len(), 107);
         for (index, operation) in OperationType::ALL.iter().enumerate() {
             assert_eq!(
                 OperationType::from_name(operation.name().unwrap()),

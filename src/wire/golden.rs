@@ -14,7 +14,7 @@ const FILE: &str = "src/wire/golden.hex";
 const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
 
 /// Enumerations all of whose values are not in the messages.
-fn enumerations() -> Vec<(String, Vec<u8>)> {
+fn enumerations() -> Vec<Encoded> {
     let statuses = [
         DeviceStatus::Available,
         DeviceStatus::Busy,
@@ -33,14 +33,21 @@ fn enumerations() -> Vec<(String, Vec<u8>)> {
         HalVersion::V1_2,
         HalVersion::V1_3,
     ];
+    let levels = [HalVersion::Level6, HalVersion::Level7];
+    let with_levels = [&versions[..], &levels].concat();
     vec![
-        ("every DeviceStatus".into(), encode(&statuses.to_vec()).unwrap()),
-        ("every DeviceType".into(), encode(&types.to_vec()).unwrap()),
-        ("every HalVersion".into(), encode(&versions.to_vec()).unwrap()),
-        (
+        as_ever(("every DeviceStatus".into(), encode(&statuses.to_vec()).unwrap())),
+        as_ever(("every DeviceType".into(), encode(&types.to_vec()).unwrap())),
+        as_ever(("every HalVersion".into(), encode(&versions.to_vec()).unwrap())),
+        Encoded {
+            name: "every HalVersion".into(),
+            version: 3,
+            bytes: encode(&with_levels).unwrap(),
+        },
+        as_ever((
             "every ErrorStatus".into(),
             encode(&ErrorStatus::ALL.to_vec()).unwrap(),
-        ),
+        )),
     ]
 }
 
@@ -104,11 +111,8 @@ fn in_every_version<T: Wire>(name: &str, value: &T) -> Vec<Encoded> {
 #[test]
 fn bytes_of_every_message_are_as_ever() {
     SEEN.take();
-    let mut entries: Vec<_> = handshakes()
-        .into_iter()
-        .chain(enumerations())
-        .map(as_ever)
-        .collect();
+    let mut entries: Vec<_> = handshakes().into_iter().map(as_ever).collect();
+    entries.extend(enumerations());
     entries.extend(in_every_version("structure Welcome", &welcome()));
     for (detail, call) in calls() {
         let name = match detail {

@@ -20,12 +20,13 @@
 //! | 20 | 4 | the version both go on with; 0 if refused |
 //! | 24 | | [`super::Welcome`], or the reason as UTF-8 |
 
-use nnhal_hal::{MAX_NUMBER_OF_CACHE_FILES, NumberOfCacheFiles};
+use nnhal_hal::{HalVersion, MAX_NUMBER_OF_CACHE_FILES, NumberOfCacheFiles};
 
 use super::Welcome;
 use super::codec::{self, CodecError};
+use super::protocol_version::LEVELS_SINCE;
 
-pub use super::protocol_version::{CANCEL_BURST_SINCE, TRACE_SINCE, VERSIONS, Versions};
+pub use super::protocol_version::{CANCEL_BURST_SINCE, VERSIONS, Versions};
 
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";
@@ -147,14 +148,21 @@ pub fn read_hello(bytes: &[u8]) -> Result<Versions, HandshakeError> {
     read_versions(bytes).ok_or(HandshakeError::NotNnhal)
 }
 
-/// The driver's answer to a client that it serves.
+/// The driver's answer to a client that it serves. One that knows no version of the HAL after 1.3 takes a
+/// newer device for one of 1.3, and asks it for nothing else.
 ///
 /// # Errors
 ///
 /// [`CodecError`] if the welcome cannot be encoded.
 pub fn accept(driver: Versions, version: u32, welcome: &Welcome) -> Result<Vec<u8>, CodecError> {
     let mut bytes = answer_head(driver, 0, version);
-    codec::encode_in(version, welcome, &mut bytes)?;
+    if version < LEVELS_SINCE && welcome.device.hal_version > HalVersion::V1_3 {
+        let mut older = welcome.clone();
+        older.device.hal_version = HalVersion::V1_3;
+        codec::encode_in(version, &older, &mut bytes)?;
+    } else {
+        codec::encode_in(version, welcome, &mut bytes)?;
+    }
     Ok(bytes)
 }
 
@@ -246,8 +254,20 @@ mod tests {
     #[test]
     fn welcome_arrives() {
         assert_eq!(read_hello(&hello(VERSIONS)).unwrap(), VERSIONS);
-        let answer = accept(VERSIONS, 1, &welcome()).unwrap();
-        assert_eq!(read_answer(&answer, VERSIONS).unwrap(), (1, welcome()));
+        let answer = accept(VERSIONS, 2, &welcome()).unwrap();
+        assert_eq!(read_answer(&answer, VERSIONS).unwrap(), (2, welcome()));
+    }
+
+    #[test]
+    fn device_of_a_later_feature_level_is_one_of_1_3_for_older_clients() {
+        let mut newest = welcome();
+        newest.device.hal_version = HalVersion::LATEST;
+        let told = |version| {
+            let answer = accept(VERSIONS, version, &newest).unwrap();
+            read_answer(&answer, VERSIONS).unwrap().1
+        };
+        assert_eq!(told(LEVELS_SINCE - 1), welcome());
+        assert_eq!(told(LEVELS_SINCE), newest);
     }
 
     #[test]
@@ -260,7 +280,7 @@ mod tests {
             (u32::MAX, u32::MAX, false),
         ] {
             welcome.device.cache_files = NumberOfCacheFiles { model, data };
-            let answer = accept(VERSIONS, 1, &welcome).unwrap();
+            let answer = accept(VERSIONS, VERSIONS.oldest, &welcome).unwrap();
             let read = read_answer(&answer, VERSIONS);
             assert_eq!(read.is_ok(), is_valid, "{model}, {data}: {read:?}");
         }
@@ -303,7 +323,7 @@ mod tests {
 
     #[test]
     fn truncated_or_foreign_messages_are_refused() {
-        let answer = accept(VERSIONS, 1, &welcome()).unwrap();
+        let answer = accept(VERSIONS, 2, &welcome()).unwrap();
         for length in 0..answer.len() {
             assert!(read_answer(&answer[..length], VERSIONS).is_err(), "{length}");
         }

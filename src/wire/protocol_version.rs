@@ -34,13 +34,14 @@ impl std::fmt::Display for Versions {
 /// | version | new |
 /// |--:|---|
 /// | 1 | the protocol |
-/// | 2 | [`super::Call::StartTrace`], [`super::Call::CancelBurst`] |
-pub const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
+/// | 2 | [`super::Call::StartTrace`] |
+/// | 3 | [`super::Call::CancelBurst`], devices of NNAPI's feature levels 6 and 7 |
+pub const VERSIONS: Versions = Versions { newest: 3, oldest: 2 };
 
 const _: () = assert!(VERSIONS.newest - VERSIONS.oldest <= 1);
 
-/// From which version on a worker can be asked to trace.
-pub const TRACE_SINCE: u32 = 2;
+/// From which version on a client can be told of a device that is newer than HAL 1.3.
+pub(super) const LEVELS_SINCE: u32 = 3;
 
 /// From which version on a worker can be asked to end an execution of a burst early.
-pub const CANCEL_BURST_SINCE: u32 = 2;
+pub const CANCEL_BURST_SINCE: u32 = 3;

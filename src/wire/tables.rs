@@ -47,7 +47,7 @@ wire_numbers! {
         13 => Release { object: Object },
         14 => Cancel { id: u64 },
         15 since 2 => StartTrace { size: u64 },
-        16 since 2 => CancelBurst { burst: BurstHandle, sequence: u32 },
+        16 since 3 => CancelBurst { burst: BurstHandle, sequence: u32 },
     }
 
     Message {
@@ -222,7 +222,7 @@ wire_numbers! {
     MeasureTiming { 0 => No, 1 => Yes }
     DeviceStatus { 0 => Available, 1 => Busy, 2 => Offline, 3 => Unknown }
     DeviceType { 0 => Other, 1 => Cpu, 2 => Gpu, 3 => Accelerator }
-    HalVersion { 0 => V1_0, 1 => V1_1, 2 => V1_2, 3 => V1_3 }
+    HalVersion { 0 => V1_0, 1 => V1_1, 2 => V1_2, 3 => V1_3, 4 since 3 => Level6, 5 since 3 => Level7 }
     ErrorStatus {
         0 => None,
         1 => DeviceUnavailable,

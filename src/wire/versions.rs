@@ -4,6 +4,7 @@ use super::codec::{CodecError, decode_in, encode_in};
 use super::handshake::{self, HandshakeError, VERSIONS, Versions};
 use super::samples::{self, ID};
 use super::*;
+use nnhal_hal::HalVersion;
 
 fn bytes_in<T: Wire>(version: u32, value: &T) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::new();
@@ -105,65 +106,67 @@ fn calls_after(version: u32) -> Vec<&'static str> {
 
 #[test]
 fn peer_of_the_version_before_talks_with_this_one() {
-    // Its hello: versions 1 to 1.
-    let hello = b"nnhalctl\x01\0\0\0\x01\0\0\0";
+    // Its hello: versions 2 to 2.
+    let hello = b"nnhalctl\x02\0\0\0\x02\0\0\0";
     let version = VERSIONS.agree(handshake::read_hello(hello).unwrap());
-    assert_eq!(version, Some(1));
-    let older = Versions { newest: 1, oldest: 1 };
-    let answer = handshake::accept(VERSIONS, 1, &samples::welcome()).unwrap();
+    assert_eq!(version, Some(2));
+    let older = Versions { newest: 2, oldest: 2 };
+    let answer = handshake::accept(VERSIONS, 2, &samples::welcome()).unwrap();
     assert_eq!(
         handshake::read_answer(&answer, older).unwrap(),
-        (1, samples::welcome())
+        (2, samples::welcome())
     );
-    assert_eq!(calls_after(1), ["StartTrace", "CancelBurst"]);
+    assert_eq!(calls_after(2), ["CancelBurst"]);
     // What both versions have has the golden bytes in both.
     for (_, call) in samples::calls() {
         let envelope = Envelope { id: ID, call };
-        let bytes = bytes_in(2, &envelope).unwrap();
-        if calls_after(1).contains(&envelope.call.name()) {
-            let unknown = decode_in::<Envelope>(1, &bytes).unwrap_err();
-            let number = bytes[8];
+        let bytes = bytes_in(3, &envelope).unwrap();
+        if calls_after(2).contains(&envelope.call.name()) {
+            let unknown = decode_in::<Envelope>(2, &bytes).unwrap_err();
             assert_eq!(
                 unknown.to_string(),
-                format!("there is no call number {number} in version 1 of the protocol")
+                "there is no call number 16 in version 2 of the protocol"
             );
-            let unsent = bytes_in(1, &envelope).unwrap_err();
-            assert!(matches!(unsent, CodecError::TooNew { since: 2, .. }), "{unsent}");
+            let unsent = bytes_in(2, &envelope).unwrap_err();
+            assert!(matches!(unsent, CodecError::TooNew { since: 3, .. }), "{unsent}");
         } else {
-            assert_eq!(bytes_in(1, &envelope).unwrap(), bytes);
-            assert_eq!(decode_in::<Envelope>(1, &bytes).unwrap(), envelope);
+            assert_eq!(bytes_in(2, &envelope).unwrap(), bytes);
+            assert_eq!(decode_in::<Envelope>(2, &bytes).unwrap(), envelope);
         }
     }
     for (name, message) in samples::messages() {
-        let bytes = bytes_in(2, &message).unwrap();
-        assert_eq!(bytes_in(1, &message).unwrap(), bytes, "{name}");
-        assert_eq!(decode_in::<Message>(1, &bytes).unwrap(), message, "{name}");
+        let bytes = bytes_in(3, &message).unwrap();
+        assert_eq!(bytes_in(2, &message).unwrap(), bytes, "{name}");
+        assert_eq!(decode_in::<Message>(2, &bytes).unwrap(), message, "{name}");
     }
+    // The versions of the HAL that it does not know are not sent to it.
+    let unsent = bytes_in(2, &HalVersion::Level7).unwrap_err();
+    assert!(matches!(unsent, CodecError::TooNew { since: 3, .. }), "{unsent}");
 }
 
 #[test]
 fn peer_of_the_version_after_talks_with_this_one() {
-    // Its hello: versions 2 to 3, and what later versions may add.
-    let hello = b"nnhalctl\x03\0\0\0\x02\0\0\0more";
-    assert_eq!(VERSIONS.agree(handshake::read_hello(hello).unwrap()), Some(2));
+    // Its hello: versions 3 to 4, and what later versions may add.
+    let hello = b"nnhalctl\x04\0\0\0\x03\0\0\0more";
+    assert_eq!(VERSIONS.agree(handshake::read_hello(hello).unwrap()), Some(3));
     // Its answer to this client, in the older form.
-    let newer = Versions { newest: 3, oldest: 2 };
-    let answer = handshake::accept(newer, 2, &samples::welcome()).unwrap();
+    let newer = Versions { newest: 4, oldest: 3 };
+    let answer = handshake::accept(newer, 3, &samples::welcome()).unwrap();
     assert_eq!(
         handshake::read_answer(&answer, VERSIONS).unwrap(),
-        (2, samples::welcome())
+        (3, samples::welcome())
     );
     // A call that it should not have made can be answered.
     let mut bytes = 7_u64.to_le_bytes().to_vec();
     bytes.extend_from_slice(&[17, 0, 0, 0, 1, 2, 3]);
-    let unknown = decode_in::<Envelope>(2, &bytes).unwrap_err();
+    let unknown = decode_in::<Envelope>(3, &bytes).unwrap_err();
     assert!(
         matches!(
             unknown,
             CodecError::UnknownCall {
                 id: 7,
                 number: 17,
-                version: 2
+                version: 3
             }
         ),
         "{unknown}"
@@ -172,10 +175,10 @@ fn peer_of_the_version_after_talks_with_this_one() {
 
 #[test]
 fn peers_two_versions_apart_are_refused_with_both_versions() {
-    let newer = Versions { newest: 4, oldest: 3 };
+    let newer = Versions { newest: 5, oldest: 4 };
     assert_eq!(VERSIONS.agree(newer), None);
     let answer = handshake::refuse_version(VERSIONS, newer);
-    let text = "the driver speaks protocol 1 to 2, this client 3 to 4; use a newer driver";
+    let text = "the driver speaks protocol 2 to 3, this client 4 to 5; use a newer driver";
     assert_eq!(std::str::from_utf8(&answer[handshake::ANSWER_HEAD..]), Ok(text));
     match handshake::read_answer(&answer, newer) {
         Err(error @ HandshakeError::Version { .. }) => assert_eq!(error.to_string(), text),
@@ -185,6 +188,6 @@ fn peers_two_versions_apart_are_refused_with_both_versions() {
     let error = handshake::read_answer(&answer, VERSIONS).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the driver speaks protocol 3 to 4, this client 1 to 2; use a newer client library"
+        "the driver speaks protocol 4 to 5, this client 2 to 3; use a newer client library"
     );
 }

@@ -517,12 +517,12 @@ fn clients_one_version_older_or_newer_are_served_and_unknown_calls_are_answered(
     for _ in 0..2 {
         // What came with the newest version, and what no version has yet.
         assert_eq!(
-            refusal_of_call(&mut older, 15),
-            "there is no call number 15 in version 1 of the protocol"
+            refusal_of_call(&mut older, 16),
+            "there is no call number 16 in version 2 of the protocol"
         );
         assert_eq!(
             refusal_of_call(&mut newer, 17),
-            "there is no call number 17 in version 2 of the protocol"
+            "there is no call number 17 in version 3 of the protocol"
         );
         expect_status(&mut older);
         expect_status(&mut newer);
@@ -534,7 +534,7 @@ fn clients_one_version_older_or_newer_are_served_and_unknown_calls_are_answered(
     assert!(
         error
             .to_string()
-            .starts_with("the driver speaks protocol 1 to 2, this client 3 to 4"),
+            .starts_with("the driver speaks protocol 2 to 3, this client 4 to 5"),
         "{error}"
     );
 }

@@ -20,7 +20,7 @@ pub(super) fn check(operands: &[Operand], values: &[Value], operation: &Operatio
         };
     }
     if kind.since().is_none() {
-        return Err("there is no such operation; there are 0 to 101 and 10000".into());
+        return Err("there is no such operation; there are 0 to 105 and 10000".into());
     }
     if kind.is_control_flow() {
         return check_with_graphs(operands, values, operation);

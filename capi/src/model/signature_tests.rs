@@ -123,6 +123,8 @@ fn ranks_that_an_operation_never_takes_are_refused_when_it_is_added() {
         "DEQUANTIZE: u8[2,2,2,2,1] -> f32[2,2,2,2]",
         "PAD: A[2,2,2,2,1] i32[4,2] -> A[4,3,4,3] where f32",
         "RESHAPE: A[2,3,4,1,1] i32[2] -> A[4,6] where f32",
+        "MIRROR_PAD: A[2,2] i32[4] INT32 -> A[3,3] where f32",
+        "REVERSE: A[2,2] i32[1,1] -> A[2,2] where f32",
         "REDUCE_SUM: A[2,2,2,2,1] i32[2] BOOL -> A[2,2,2,2] where f32",
     ] {
         for (what, found) in each_of(line) {

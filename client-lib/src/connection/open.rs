@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::wire::handshake::{self, HandshakeError, TRACE_SINCE, VERSIONS};
+use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
 use nnhal::wire::{self, Call, Inbox, Message, Welcome};
 use nnhal_os::fork::ForkStamp;
 use nnhal_os::shm::SharedMemory;
@@ -143,13 +143,6 @@ fn start_trace(link: &Link, deadline: Deadline) -> Option<WorkerTrace> {
 
 /// Has the worker record its spans in `memory`.
 fn have_recorded(link: &Link, memory: &SharedMemory, deadline: Deadline) -> Result<()> {
-    let version = link.version;
-    if version < TRACE_SINCE {
-        return Err(Error::argument(format!(
-            "the driver of {} is older than traces: it speaks version {version} of the protocol, traces came with {TRACE_SINCE}",
-            link.name
-        )));
-    }
     let call = Call::StartTrace { size: memory.size() };
     link.call_by(call, &[memory.as_fd()], deadline).map(drop)
 }

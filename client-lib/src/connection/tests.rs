@@ -116,7 +116,7 @@ pub(crate) fn connect_with<'scope, T: Send + 'scope>(
         let socket = accept(&listener);
         let mut inbox = Inbox::new();
         handshake::read_hello(inbox.receive_bytes(&socket, soon()).unwrap().0).unwrap();
-        let answer = handshake::accept(VERSIONS, 1, &welcome(false)).unwrap();
+        let answer = handshake::accept(VERSIONS, VERSIONS.oldest, &welcome(false)).unwrap();
         socket.send(&answer, &[], soon()).unwrap();
         work(Worker { socket, inbox })
     });
@@ -462,7 +462,7 @@ fn dead_process_is_noticed_while_others_hold_its_socket_and_its_status_read() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pidfd = nnhal_os::pidfd::open(child.id() as i32).unwrap();
         Inbox::new().receive_bytes(&socket, soon()).unwrap();
-        let answer = handshake::accept(VERSIONS, 1, &welcome(true)).unwrap();
+        let answer = handshake::accept(VERSIONS, VERSIONS.oldest, &welcome(true)).unwrap();
         socket.send(&answer, &[pidfd.as_fd()], soon()).unwrap();
         let connection = opened.join().unwrap();
         let waiting = scope.spawn(move || status(&connection).unwrap_err());
@@ -687,21 +687,11 @@ fn handshake_that_comes_to_nothing_says_why() {
     let error = open(Some(b"HTTP/1.1 400 Bad Request".to_vec()));
     assert!(error.to_string().contains("does not speak"), "{error}");
     // A pidfd that is announced and does not come.
-    let error = open(Some(handshake::accept(VERSIONS, 1, &welcome(true)).unwrap()));
+    let error = open(Some(
+        handshake::accept(VERSIONS, VERSIONS.oldest, &welcome(true)).unwrap(),
+    ));
     assert!(matches!(error.kind(), ErrorKind::Handshake { .. }), "{error}");
     let error = open(None);
     assert!(error.is_dead_object(), "{error}");
     assert_eq!(error.process().unwrap().role, Role::Supervisor);
-}
-
-#[test]
-fn spans_of_a_driver_that_is_older_than_traces_are_refused_without_asking_it() {
-    std::thread::scope(|scope| {
-        let (connection, worker) = connect(scope, |mut worker| worker.receive().call);
-        let error = connection.record_spans().unwrap_err();
-        assert!(error.to_string().contains("older than traces"), "{error}");
-        // The first call that reaches the worker is the next one.
-        connection.link().tell(Call::GetStatus);
-        assert!(matches!(worker.join().unwrap(), Call::GetStatus));
-    });
 }

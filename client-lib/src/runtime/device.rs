@@ -15,6 +15,9 @@ use crate::error::Remedy;
 /// The name of the device that is this process's own CPU.
 pub const CPU_DEVICE: &str = "nnapi-reference";
 
+/// The NDK's feature level of the runtime, and so of the CPU in this process: 8.
+pub const RUNTIME_FEATURE_LEVEL: i64 = 1_000_008;
+
 /// How often a driver is asked for a worker.
 const CONNECT_ATTEMPTS: u32 = 5;
 
@@ -96,17 +99,20 @@ impl RuntimeDevice {
         matches!(self.inner.kind, Kind::Cpu)
     }
 
-    /// The NDK's feature level: 27 to 30 by the device's version of the HAL, 31 for the CPU in this process.
+    /// The NDK's feature level: by the device's version of the HAL, or [`RUNTIME_FEATURE_LEVEL`] for the CPU
+    /// in this process.
     #[must_use]
     pub fn feature_level(&self) -> i64 {
         if self.is_cpu() {
-            return 31;
+            return RUNTIME_FEATURE_LEVEL;
         }
         match self.info().hal_version {
             HalVersion::V1_0 => 27,
             HalVersion::V1_1 => 28,
             HalVersion::V1_2 => 29,
             HalVersion::V1_3 => 30,
+            HalVersion::Level6 => 1_000_006,
+            HalVersion::Level7 => 1_000_007,
         }
     }
 

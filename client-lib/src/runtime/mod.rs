@@ -58,7 +58,7 @@ pub use arguments::{OutputBuffer, RunInput, RunOutput};
 pub use burst::{RegisteredRun, RunBurst};
 pub use compilation::Compilation;
 pub use computed::Finished;
-pub use device::{CPU_DEVICE, RuntimeDevice};
+pub use device::{CPU_DEVICE, RUNTIME_FEATURE_LEVEL, RuntimeDevice};
 pub use device_memory::DeviceMemory;
 pub use devices::{Runtime, RuntimeOptions};
 pub use event::RunEvent;

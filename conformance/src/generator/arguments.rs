@@ -72,6 +72,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Whether the matrices of a BATCH_MATMUL are stored transposed.
+    pub(super) fn transposes(&self) -> [bool; 2] {
+        [self.extents[1] == 2, self.extents[2] == 2]
+    }
+
     /// The argument with this name, if it is drawn already.
     pub(super) fn argument(&self, name: &str, before: &[u32]) -> Option<&Drawn> {
         let at = self.names.iter().position(|other| other == name)?;

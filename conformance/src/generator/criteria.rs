@@ -88,7 +88,9 @@ const LARGEST_COMPARED: f64 = 1e3;
 fn row(operation: OperationType) -> Row {
     use OperationType as O;
     match operation {
-        O::CONV_2D | O::DEPTHWISE_CONV_2D | O::GROUPED_CONV_2D | O::TRANSPOSE_CONV_2D => CONVOLUTION,
+        O::BATCH_MATMUL | O::CONV_2D | O::DEPTHWISE_CONV_2D | O::GROUPED_CONV_2D | O::TRANSPOSE_CONV_2D => {
+            CONVOLUTION
+        }
         O::ADD
         | O::SUB
         | O::MUL
@@ -127,10 +129,13 @@ fn row(operation: OperationType) -> Row {
         | O::LOGICAL_AND
         | O::LOGICAL_NOT
         | O::LOGICAL_OR
+        | O::MIRROR_PAD
         | O::NOT_EQUAL
+        | O::PACK
         | O::PAD
         | O::PAD_V2
         | O::RESHAPE
+        | O::REVERSE
         | O::SELECT
         | O::SLICE
         | O::SPACE_TO_BATCH_ND

@@ -53,7 +53,8 @@ impl Arguments<'_> {
             return self.scalar(ty, &name, before);
         }
         let boxes = shapes::BOXES.contains(&name.as_str());
-        if before.is_empty() && matches!(param.ty, Ty::Var(_)) && !boxes {
+        let is_first = before.iter().all(|drawn| self.is_scalar(*drawn));
+        if is_first && matches!(param.ty, Ty::Var(_)) && !boxes {
             return self.primary(ty, param.rank);
         }
         if ty == OperandType::TENSOR_INT32
@@ -119,6 +120,8 @@ impl Arguments<'_> {
     fn scalar(&mut self, ty: OperandType, name: &str, before: &[u32]) -> Option<u32> {
         let value = match ty {
             OperandType::BOOL if name == "layout" || name == "nchw" => f64::from(u8::from(self.nchw)),
+            OperandType::BOOL if name == "transposeleft" => f64::from(u8::from(self.transposes()[0])),
+            OperandType::BOOL if name == "transposeright" => f64::from(u8::from(self.transposes()[1])),
             _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
             OperandType::BOOL => f64::from(self.choices.below(2)),
             OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
@@ -126,6 +129,11 @@ impl Arguments<'_> {
         };
         let value = values::encode(ty, std::iter::once(value));
         Some(self.add(Operand::new(ty, &[]), Shape::SCALAR, value))
+    }
+
+    fn is_scalar(&self, index: u32) -> bool {
+        let drawn = self.graph.operands.get(index as usize);
+        drawn.is_some_and(|drawn| drawn.operand.operand_type.is_scalar())
     }
 
     /// A tensor to compute with: one that is there already, or a new one.
@@ -180,6 +188,11 @@ impl Arguments<'_> {
         some_quantization(self.choices, &mut operand);
         if let Some((scale, zero_point)) = fixed_quantization(self.operation, name) {
             (operand.scale, operand.zero_point) = (scale, zero_point);
+        }
+        if self.operation == OperationType::PACK
+            && let Some(first) = before.get(1).and_then(|at| self.graph.operands.get(*at as usize))
+        {
+            (operand.scale, operand.zero_point) = (first.operand.scale, first.operand.zero_point);
         }
         if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
             operand.scale = self.bias_scale(before);

@@ -254,6 +254,8 @@ fn in_steps(computed: &Computed, operand: &Operand) -> Vec<f64> {
     }
     let mut bytes = Vec::new();
     for element in elements {
+        // A root that there is not is the largest value.
+        let element = if element.is_nan() { f64::INFINITY } else { element };
         let steps = (element / f64::from(operand.scale)).round() + f64::from(operand.zero_point);
         // Cut to the type's range.
         element::encode(ty, steps, &mut bytes);
@@ -281,15 +283,20 @@ mod tests {
     const WANTED: &[O] = &[
         O::ADD,
         O::ARGMAX,
+        O::BATCH_MATMUL,
         O::CONCATENATION,
         O::CONV_2D,
         O::HARD_SWISH,
         O::L2_NORMALIZATION,
         O::LOGISTIC,
         O::MEAN,
+        O::MIRROR_PAD,
+        O::PACK,
         O::PRELU,
         O::RESIZE_BILINEAR,
+        O::REVERSE,
         O::ROI_ALIGN,
+        O::RSQRT,
         O::SOFTMAX,
         O::TRANSPOSE_CONV_2D,
     ];

@@ -76,7 +76,7 @@ const BREAKAGES: &[Breakage] = &[
     ("an operation does not exist", |model, choices| {
         let operations = &mut any_graph(model, choices).operations;
         let at = choices.below(operations.len() as u32) as usize;
-        operations[at].operation_type = OperationType(102 + choices.below(1000));
+        operations[at].operation_type = OperationType(106 + choices.below(1000));
         true
     }),
     ("a scalar has dimensions", |model, choices| {
@@ -262,7 +262,7 @@ fn change_graph(graph: &mut Subgraph, (inputs, stored): (&mut [u8], &mut [u8]), 
         _ => {
             let operation = choices.below(graph.operations.len() as u32) as usize;
             if let Some(operation) = graph.operations.get_mut(operation) {
-                operation.operation_type = OperationType(choices.below(102));
+                operation.operation_type = OperationType(choices.below(106));
             }
         }
     }

@@ -76,6 +76,20 @@ pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: 
             }])
         }
         "values" => Some(vec![one, two]),
+        "right" => {
+            let mut dims = arguments.dims(0, before)?;
+            let [transpose_left, transpose_right] = arguments.transposes();
+            let matrix = dims.len().checked_sub(2)?;
+            let inner = dims[if transpose_left { matrix } else { matrix + 1 }];
+            let sides = if transpose_right {
+                [one, inner]
+            } else {
+                [inner, one]
+            };
+            dims[matrix..].copy_from_slice(&sides);
+            Some(dims)
+        }
+        "inputs" if operation == OperationType::PACK => arguments.dims(1, before),
         _ => Some(companion(arguments, rank, before)),
     }
 }
@@ -202,6 +216,9 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
     let rank = dims.len() as u32;
     let choices = &mut *arguments.choices;
     match name {
+        // It comes before the tensors.
+        "axis" if arguments.operation == OperationType::PACK => choices.below(3) as i32,
+        "mode" => choices.below(2) as i32,
         "axis" => {
             let ranks = if arguments.operation == OperationType::EXPAND_DIMS {
                 rank + 1
@@ -282,6 +299,7 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
             let axes = (0..count).map(|_| arguments.choices.below(2 * ranks) as i32 - ranks as i32);
             Integers::vector(axes.collect())
         }
+        "axis" => Integers::vector(vec![choices.below(rank as u32) as i32]),
         "multiples" => {
             let mut multiples = each(1, 2);
             if arguments.choices.once_in(6)
@@ -294,6 +312,14 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
         "paddings" if arguments.operation == OperationType::SPACE_TO_BATCH_ND => Integers {
             dims: vec![2, 2],
             values: (0..4).map(|_| arguments.choices.below(3) as i32).collect(),
+        },
+        // No more than there is to mirror.
+        "paddings" if arguments.operation == OperationType::MIRROR_PAD => Integers {
+            dims: vec![rank as u32, 2],
+            values: dims
+                .iter()
+                .flat_map(|extent| [3, 2].map(|most| choices.below(most.min(*extent)) as i32))
+                .collect(),
         },
         // As networks pad images before convolutions.
         "paddings" if rank == 4 && arguments.graph.is_network => Integers {

@@ -37,7 +37,7 @@ fn count_consumers(model: &mut Model) {
 /// M11: the last fundamental operation and one, and around the OEM operation.
 pub(super) fn unknown_operation(model: &Model, emit: &mut dyn FnMut(Mutant)) {
     for at in 0..model.main.operations.len() {
-        for code in [102, 9999, 10001] {
+        for code in [106, 9999, 10001] {
             emit_changed(model, emit, (at, format!("becomes {code}")), |model| {
                 model.main.operations[at].operation_type = OperationType(code);
             });

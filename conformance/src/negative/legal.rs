@@ -108,6 +108,7 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
     let shortened: &[usize] = match operation {
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
+        O::PACK => return inputs > 2 && number > 0,
         // The flags for layout, corners and centres are all truth values: those behind the lost one take its
         // place.
         O::RESIZE_BILINEAR => return number >= 3,

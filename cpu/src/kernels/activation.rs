@@ -11,7 +11,7 @@ use super::broadcast::{unary, unary_float};
 use super::element::{Quant8, by_element};
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
 use super::quantized_function::{results, unary_quantized};
-use super::{fixed_point_functions, hard_swish};
+use super::{fixed_point_functions, hard_swish, unary as functions};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -126,7 +126,7 @@ fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 /// What an operation makes of each value of an 8-bit type, from the least one on, given scale and zero point
-/// of input and output; `None` if it is no activation, or takes floats only.
+/// of input and output; `None` if it is no function of one operand, or takes floats only.
 pub(crate) fn quantized_results<T: Quant8>(
     operation: OperationType,
     input: (f32, i32),
@@ -140,6 +140,7 @@ pub(crate) fn quantized_results<T: Quant8>(
         OperationType::LOGISTIC => results(sigmoid_steps(LOGISTIC, input, output.1)),
         OperationType::TANH => results(sigmoid_steps(TANH, input, output.1)),
         OperationType::HARD_SWISH => results(hard_swish::steps(input, output)),
+        OperationType::RSQRT => results(functions::rsqrt_steps::<T>(input, output)),
         _ => return None,
     })
 }

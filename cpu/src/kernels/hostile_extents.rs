@@ -208,6 +208,31 @@ fn products_of_extents_beside_a_zero_do_not_overflow() {
         operation.output(T::TENSOR_FLOAT32, &[0; 4])
     });
     assert_eq!(parted, Ok(vec![dims.to_vec()]));
+    let packed = run(|| {
+        let operation = OneOperation::new(OperationType::PACK).i32(1);
+        let operation = operation.tensor::<f32>(T::TENSOR_FLOAT32, &dims, &[]);
+        let operation = operation.tensor::<f32>(T::TENSOR_FLOAT32, &dims, &[]);
+        operation.output(T::TENSOR_FLOAT32, &[0; 5])
+    });
+    assert_eq!(packed, Ok(vec![vec![0, 2, MOST, MOST, MOST]]));
+    let reversed = run(|| {
+        let operation = on_nothing(OperationType::REVERSE, &dims);
+        let operation = operation.tensor(T::TENSOR_INT32, &[1], &[1]);
+        operation.output(T::TENSOR_FLOAT32, &[0; 4])
+    });
+    assert_eq!(reversed, Ok(vec![dims.to_vec()]));
+    let mirrored = run(|| {
+        let operation = on_nothing(OperationType::MIRROR_PAD, &dims);
+        let operation = operation.tensor(T::TENSOR_INT32, &[4, 2], &[0, 0, MOST as i32, 0, 0, 1, 0, 0]);
+        operation.i32(1).output(T::TENSOR_FLOAT32, &[0; 4])
+    });
+    assert_eq!(mirrored, Ok(vec![vec![0, 2 * MOST, MOST + 1, MOST]]));
+    let multiplied = run(|| {
+        let operation = on_nothing(OperationType::BATCH_MATMUL, &dims);
+        let operation = operation.tensor::<f32>(T::TENSOR_FLOAT32, &dims, &[]);
+        flag(flag(operation, 0), 1).output(T::TENSOR_FLOAT32, &[0; 4])
+    });
+    assert_eq!(multiplied, Ok(vec![dims.to_vec()]));
     let looked_up = run(|| {
         OneOperation::new(OperationType::EMBEDDING_LOOKUP)
             .tensor::<i32>(T::TENSOR_INT32, &[0], &[])

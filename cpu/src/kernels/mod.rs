@@ -6,6 +6,7 @@ pub(crate) mod activation;
 pub mod activation_range;
 mod arg;
 mod arithmetic;
+mod batch_matmul;
 mod bbox_transform;
 mod blocks;
 mod box_with_nms_limit;
@@ -38,7 +39,9 @@ mod lookup;
 mod lsh_projection;
 pub(crate) mod lstm;
 mod lstm_cell;
+mod mirror_pad;
 mod normalization;
+mod pack;
 mod pad;
 mod pooling;
 mod prelu;
@@ -53,6 +56,7 @@ pub(crate) mod recurrent;
 mod reduction;
 mod reshape;
 pub(crate) mod resize;
+mod reverse;
 pub(crate) mod rnn;
 mod roi;
 mod select;
@@ -79,6 +83,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     activation::KERNELS,
     arg::KERNELS,
     arithmetic::KERNELS,
+    batch_matmul::KERNELS,
     bbox_transform::KERNELS,
     box_with_nms_limit::KERNELS,
     channel_shuffle::KERNELS,
@@ -97,7 +102,9 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     lookup::KERNELS,
     lsh_projection::KERNELS,
     lstm::KERNELS,
+    mirror_pad::KERNELS,
     normalization::KERNELS,
+    pack::KERNELS,
     pad::KERNELS,
     pooling::KERNELS,
     prelu::KERNELS,
@@ -108,6 +115,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     reduction::KERNELS,
     reshape::KERNELS,
     resize::KERNELS,
+    reverse::KERNELS,
     rnn::KERNELS,
     roi::KERNELS,
     select::KERNELS,

@@ -4,7 +4,8 @@ use half::f16;
 use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::{unary, unary_float};
-use super::element::by_element;
+use super::element::{Quant8, by_element};
+use super::quantized_function::unary_quantized;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -17,15 +18,49 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::EXP, |context| float(context, f32::exp)),
     (OperationType::FLOOR, |context| float(context, f32::floor)),
     (OperationType::LOG, |context| float(context, f32::ln)),
-    (OperationType::RSQRT, |context| {
-        float(context, |value| 1.0 / value.sqrt())
-    }),
+    (OperationType::RSQRT, rsqrt),
     (OperationType::SIN, |context| float(context, f32::sin)),
     (OperationType::SQRT, |context| float(context, f32::sqrt)),
 ];
 
 fn float(context: &mut KernelContext<'_>, compute: impl Fn(f32) -> f32) -> Result<(), KernelError> {
     by_element!(context, { [f32, f16] => unary_float(context, compute) })
+}
+
+fn rsqrt(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    by_element!(context, {
+        [f32, f16] => unary_float(context, inverse_root),
+        [u8, i8] => rsqrt_quantized(context),
+    })
+}
+
+fn inverse_root(value: f32) -> f32 {
+    1.0 / value.sqrt()
+}
+
+fn rsqrt_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
+    let compute = rsqrt_steps::<T>(
+        (input.scale(), input.zero_point()),
+        (output.scale(), output.zero_point()),
+    );
+    unary_quantized::<T>(context, compute)
+}
+
+/// RSQRT of quantised values with one scale and zero point, in steps of the other ones. What has no root
+/// gives the largest value, as in the HAL's reference.
+pub(super) fn rsqrt_steps<T: Quant8>(
+    (scale, zero_point): (f32, i32),
+    (output_scale, output_zero): (f32, i32),
+) -> impl Fn(i32) -> i32 {
+    move |value| {
+        let root = inverse_root((value - zero_point) as f32 * scale);
+        if root.is_nan() {
+            return T::MOST;
+        }
+        // The conversion saturates.
+        ((root / output_scale).round() as i32).saturating_add(output_zero)
+    }
 }
 
 /// Integers wrap: the least one has no opposite.
@@ -43,7 +78,7 @@ fn float_or_integer(
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 
@@ -57,6 +92,31 @@ mod tests {
                 .unwrap();
             assert_eq!(data, [i32::MIN]);
         }
+    }
+
+    #[test]
+    fn roots_of_quantised_values_are_rounded_and_clamped() {
+        let operand = |ty, scale, zero_point| Operand::new(ty, &[6]).with_quantization(scale, zero_point);
+        // -1, 0, 0.25, 1, 4 and 16.
+        let values = [6_u8, 10, 11, 14, 26, 74];
+        let unsigned = OperandType::TENSOR_QUANT8_ASYMM;
+        let (_, data) = OneOperation::new(OperationType::RSQRT)
+            .operand(operand(unsigned, 0.25, 10), &values)
+            .output_operand(operand(unsigned, 0.01, 75))
+            .run_one::<u8>()
+            .unwrap();
+        assert_eq!(data, [255, 255, 255, 175, 125, 100]);
+        let signed = OperandType::TENSOR_QUANT8_ASYMM_SIGNED;
+        let (_, data) = OneOperation::new(OperationType::RSQRT)
+            .operand(
+                operand(signed, 0.25, -118),
+                &values.map(|value| (i16::from(value) - 128) as i8),
+            )
+            .output_operand(operand(signed, 0.3, -128))
+            .run_one::<i8>()
+            .unwrap();
+        // 6.67, 3.33, 1.67 and 0.83 steps above the least value.
+        assert_eq!(data, [127, 127, -121, -125, -126, -127]);
     }
 
     #[test]

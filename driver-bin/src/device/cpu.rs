@@ -83,7 +83,7 @@ fn info(name: &str, kernels: KernelSet) -> Result<DeviceInfo, Failure> {
         name: name.to_owned(),
         version,
         device_type: DeviceType::Cpu,
-        hal_version: HalVersion::V1_3,
+        hal_version: HalVersion::LATEST,
         capabilities: match kernels {
             KernelSet::Reference => cpu_performance::reference(),
             KernelSet::Fast => cpu_performance::fast()?,

@@ -51,13 +51,30 @@ fn support(
     memories: &[Arc<Memory>],
 ) -> Result<Vec<OperationSupport>, Failure> {
     let (model, pools) = validate(client, model, memories)?;
-    let mut support = client.device.supported_operations(&model, &pools);
+    let mut support = ask_device(client, &model, &pools);
     // A device that does not answer for an operation does not support it.
     let unanswered = || OperationSupport::Unsupported {
         reason: "the device gave no answer".to_owned(),
     };
     support.resize_with(model.model().main.operations.len(), unanswered);
     Ok(support)
+}
+
+/// What the device answers, but for what came after its version of the HAL, whatever it says of that.
+fn ask_device(client: &Client, model: &ValidModel, pools: &dyn ConstantPools) -> Vec<OperationSupport> {
+    let info = client.device.info();
+    let mut support = client.device.supported_operations(model, pools);
+    if model.version() <= info.hal_version {
+        return support;
+    }
+    let refusals = model.compliant_with(info.hal_version).operations;
+    for (answer, refusal) in support.iter_mut().zip(refusals) {
+        if let Some(reason) = refusal {
+            let reason = format!("device {} is of HAL {}: {reason}", info.name, info.hal_version);
+            *answer = OperationSupport::Unsupported { reason };
+        }
+    }
+    support
 }
 
 /// HAL `prepareModel`. The reply says whether it was launched, which it is if the arguments are valid; the
@@ -445,7 +462,7 @@ fn share_weights(
 /// A model with an operation that the device does not support is refused with the device's reason. The model
 /// is valid all the same, hence not `INVALID_ARGUMENT`: a runtime may take it elsewhere.
 fn check_supported(client: &Client, model: &ValidModel, pools: &dyn ConstantPools) -> Result<(), Failure> {
-    let support = client.device.supported_operations(model, pools);
+    let support = ask_device(client, model, pools);
     for (index, support) in support.into_iter().enumerate() {
         let OperationSupport::Unsupported { reason } = support else {
             continue;

@@ -8,6 +8,7 @@
 //!
 //! Nothing here computes: the kernels are the device's.
 
+pub mod batch_matmul;
 pub mod bbox_transform;
 pub mod box_with_nms_limit;
 pub mod boxes;
@@ -53,13 +54,15 @@ mod lookup;
 mod matching;
 mod normalization;
 mod operation_entry;
-mod pad;
+mod pack;
+pub mod pad;
 mod prelu;
 mod quantization;
 pub mod quantized_16bit_lstm;
 pub mod quantized_lstm;
 mod random;
 mod reshape;
+mod reverse;
 mod select;
 mod softmax;
 mod split;
@@ -82,6 +85,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     activation::ENTRIES,
     arg::ENTRIES,
     arithmetic::ENTRIES,
+    batch_matmul::ENTRIES,
     bbox_transform::ENTRIES,
     box_with_nms_limit::ENTRIES,
     channel_shuffle::ENTRIES,
@@ -101,6 +105,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     lsh_projection::ENTRIES,
     lstm::ENTRIES,
     normalization::ENTRIES,
+    pack::ENTRIES,
     pad::ENTRIES,
     pooling::ENTRIES,
     prelu::ENTRIES,
@@ -111,6 +116,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     reduction::ENTRIES,
     reshape::ENTRIES,
     resize::ENTRIES,
+    reverse::ENTRIES,
     rnn::ENTRIES,
     roi::ENTRIES,
     select::ENTRIES,
@@ -128,7 +134,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
 ];
 
 /// Codes of standard operations lie below this number, OEM_OPERATION excepted.
-const STANDARD_CODES: usize = 102;
+const STANDARD_CODES: usize = 106;
 
 /// Made by the compiler: what was made at the first use would need a lock, which a child of `fork()` may find
 /// held for ever.

@@ -1,13 +1,13 @@
-//! PAD and PAD_V2: more room around a tensor.
+//! PAD, PAD_V2 and MIRROR_PAD: more room around a tensor.
 
-use crate::{HalVersion, OperandType as T, OperationType, Shape};
+use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
 
 use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
 use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::shapes::{set, shape_of};
 use super::signature::{Form, Param, Rank, Ty, Variant};
 
-use HalVersion::{V1_1, V1_2, V1_3};
+use HalVersion::{Level7, V1_1, V1_2, V1_3};
 
 const PAD_TYPES: &[Variant] = &[
     Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
@@ -24,6 +24,14 @@ const PAD_V2_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT16, T::FLOAT16]),
     Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM, T::INT32]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED, T::INT32]),
+];
+
+const MIRROR_PAD_TYPES: &[Variant] = &[
+    Variant::new(Level7, &[T::TENSOR_FLOAT32]),
+    Variant::new(Level7, &[T::TENSOR_FLOAT16]),
+    Variant::new(Level7, &[T::TENSOR_INT32]),
+    Variant::new(Level7, &[T::TENSOR_QUANT8_ASYMM]),
+    Variant::new(Level7, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
 ];
 
 const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, 4));
@@ -52,6 +60,19 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         outputs_repeat: false,
         check: check_pad_v2,
         shape: ShapeRule::Infer(padded),
+    },
+    OperationEntry {
+        operation: OperationType::MIRROR_PAD,
+        variants: MIRROR_PAD_TYPES,
+        forms: &[Form::default(&[
+            Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK)),
+            Param::new("paddings", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2)),
+            Param::scalar("mode", T::INT32),
+        ])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: check_mirror_pad,
+        shape: ShapeRule::Infer(mirrored),
     },
 ];
 
@@ -116,4 +137,63 @@ fn padded(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), S
             })?;
     }
     set(outputs, 0, shape_of(shape.dims())?)
+}
+
+/// How MIRROR_PAD mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mirror {
+    /// At the border element, which is not repeated: mode 0, REFLECT.
+    AtBorder,
+    /// Behind the border element, which is: mode 1, SYMMETRIC.
+    BehindBorder,
+}
+
+impl Mirror {
+    /// That of a MIRROR_PAD.
+    ///
+    /// # Errors
+    /// Another number than 0 and 1.
+    pub fn of(context: &dyn OperationContext) -> Result<Mirror, ShapeIssue> {
+        match context.i32(2)? {
+            0 => Ok(Mirror::AtBorder),
+            1 => Ok(Mirror::BehindBorder),
+            other => {
+                let message = format!("(mode) is {other}, must be 0 (REFLECT) or 1 (SYMMETRIC)");
+                Err(OpError::input(2, message).into())
+            }
+        }
+    }
+
+    /// The most elements that can be mirrored of an axis of this extent.
+    fn most(self, extent: u32) -> u32 {
+        match self {
+            Mirror::AtBorder => extent.saturating_sub(1),
+            Mirror::BehindBorder => extent,
+        }
+    }
+}
+
+fn check_mirror_pad(context: &dyn OperationContext) -> Result<(), OpError> {
+    keeps_quantization(context)?;
+    unless_unknown(Mirror::of(context))?;
+    Ok(())
+}
+
+/// As PAD, by no more than there is to mirror.
+fn mirrored(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
+    let mirror = Mirror::of(context)?;
+    padded(context, outputs)?;
+    let shape = context.shape(0)?;
+    let paddings = context.i32s(1)?.chunks_exact(2);
+    for (axis, (&extent, around)) in shape.dims().iter().zip(paddings).enumerate() {
+        let most = mirror.most(extent);
+        // None is negative.
+        if around.iter().any(|&room| room as u32 > most) {
+            let message = format!(
+                "(paddings) puts {around:?} around axis {axis}, at most {most} can be mirrored of an extent of {extent}"
+            );
+            return Err(OpError::input(1, message).into());
+        }
+    }
+    Ok(())
 }

@@ -11,9 +11,9 @@ use super::signature::{Form, Param, Presence, Rank, Ty};
 const HEAD: &str = "\
 # Operations
 
-Every operation of NN HAL 1.0 to 1.3, with what this project's operation table says of it. Validation, the version
-check, support answers and output shapes are made from the same table. This page is made from the code:
-`cargo run --example operation_table > docs/operations.md`.
+Every operation of NN HAL 1.0 to 1.3 and of NNAPI's feature levels 6 and 7, with what this project's operation table
+says of it. Validation, the version check, support answers and output shapes are made from the same table. This page is
+made from the code: `cargo run --example operation_table > docs/operations.md`.
 
 Reading it:
 

@@ -7,13 +7,14 @@ use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::shapes::{resolve_axis, set, shape_error, shape_of};
 use super::signature::{Form, Param, Rank, Ty, Variant};
 
-use HalVersion::{V1_0, V1_1, V1_2, V1_3};
+use HalVersion::{Level6, V1_0, V1_1, V1_2, V1_3};
 
 const RESHAPE_TYPES: &[Variant] = &[
     Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
     Variant::new(V1_0, &[T::TENSOR_QUANT8_ASYMM]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    Variant::new(Level6, &[T::TENSOR_INT32]),
 ];
 
 const SQUEEZE_TYPES: &[Variant] = &[

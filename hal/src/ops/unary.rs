@@ -6,7 +6,7 @@ use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use super::shapes;
 use super::signature::{Form, Param, Rank, Ty, Variant};
 
-use HalVersion::{V1_0, V1_2, V1_3};
+use HalVersion::{Level7, V1_0, V1_2, V1_3};
 
 const ANY_RANK: &[Form] = &[Form::default(&[Param::new("input", Ty::Var(0))])];
 
@@ -38,6 +38,13 @@ const NEG_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_INT32]),
 ];
 
+const RSQRT_TYPES: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+    Variant::new(Level7, &[T::TENSOR_QUANT8_ASYMM]),
+    Variant::new(Level7, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+];
+
 const fn entry(
     operation: OperationType,
     variants: &'static [Variant],
@@ -60,7 +67,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     entry(OperationType::FLOOR, FLOOR_TYPES, UP_TO_4),
     entry(OperationType::LOG, FLOAT_TYPES, ANY_RANK),
     entry(OperationType::NEG, NEG_TYPES, ANY_RANK),
-    entry(OperationType::RSQRT, FLOAT_TYPES, ANY_RANK),
+    entry(OperationType::RSQRT, RSQRT_TYPES, ANY_RANK),
     entry(OperationType::SIN, FLOAT_TYPES, ANY_RANK),
     entry(OperationType::SQRT, FLOAT_TYPES, ANY_RANK),
 ];

@@ -148,6 +148,9 @@ impl ValidModel {
                 }
             }
         }
+        if kind.is_control_flow() && earliest.version > version {
+            return Some(format!("{kind} runs a graph that needs HAL {}", earliest.version));
+        }
         (earliest.version > version).then(|| {
             let types = inputs
                 .iter()
@@ -320,6 +323,12 @@ impl<'a> Slicing<'a> {
         }
         let renumbered =
             |list: &[u32]| -> Vec<u32> { list.iter().filter_map(|&old| new_index[old as usize]).collect() };
+        // A form without graphs says of those that nothing runs that they are left out.
+        let referenced = if self.version < HalVersion::V1_3 && self.is_whole() {
+            self.model.referenced.clone()
+        } else {
+            run_by(&mut operands, &self.model.referenced)
+        };
         let operations = self.operations.iter().map(|operation| Operation {
             operation_type: operation.operation_type,
             inputs: renumbered(&operation.inputs),
@@ -350,11 +359,7 @@ impl<'a> Slicing<'a> {
                     input_indexes,
                     output_indexes,
                 },
-                referenced: if self.version >= HalVersion::V1_3 || self.is_whole() {
-                    self.model.referenced.clone()
-                } else {
-                    Vec::new()
-                },
+                referenced,
                 operand_values: self.model.operand_values.clone(),
                 pools: self.model.pools.clone(),
                 relax_computation_float32_to_float16: self.model.relax_computation_float32_to_float16,
@@ -364,6 +369,49 @@ impl<'a> Slicing<'a> {
             losses: self.losses,
         }
     }
+}
+
+/// The graphs that the operands of a main graph refer to, and those that these do, in their order. The
+/// operands name them by their new places. The references form no cycle.
+fn run_by(main: &mut [Operand], all: &[Subgraph]) -> Vec<Subgraph> {
+    let mut is_run = vec![false; all.len()];
+    let mut pending = references(main);
+    while let Some(graph) = pending.pop() {
+        if !std::mem::replace(&mut is_run[graph], true) {
+            pending.extend(references(&all[graph].operands));
+        }
+    }
+    let mut places = vec![0; all.len()];
+    let mut next = 0;
+    for (place, _) in places.iter_mut().zip(&is_run).filter(|(_, is_run)| **is_run) {
+        *place = next;
+        next += 1;
+    }
+    let rename = |operands: &mut [Operand]| {
+        for operand in operands
+            .iter_mut()
+            .filter(|operand| operand.lifetime == OperandLifeTime::Subgraph)
+        {
+            operand.location.offset = places[operand.location.offset as usize];
+        }
+    };
+    rename(main);
+    let kept = all.iter().zip(&is_run).filter(|(_, is_run)| **is_run);
+    let mut kept: Vec<Subgraph> = kept.map(|(graph, _)| graph.clone()).collect();
+    for graph in &mut kept {
+        rename(&mut graph.operands);
+    }
+    kept
+}
+
+/// The graphs that operands refer to.
+fn references(operands: &[Operand]) -> Vec<usize> {
+    let referring = operands
+        .iter()
+        .filter(|operand| operand.lifetime == OperandLifeTime::Subgraph);
+    referring
+        .map(|operand| operand.location.offset as usize)
+        .collect()
 }
 
 #[cfg(test)]
@@ -544,5 +592,107 @@ mod tests {
         let expected =
             "SUB takes the 3 arguments TENSOR_QUANT8_ASYMM, TENSOR_QUANT8_ASYMM, INT32 since HAL 1.2";
         assert_eq!(refusals, [None, Some(expected.to_owned()), None]);
+    }
+
+    /// RELU, then an IF that runs the first of two graphs of one operation either way, or the second.
+    fn with_graphs(of_first: OperationType, of_second: OperationType, run: u32) -> Model {
+        let branch = |operation_type| Subgraph {
+            operands: vec![
+                tensor(OperandLifeTime::SubgraphInput, 1),
+                tensor(OperandLifeTime::SubgraphOutput, 0),
+            ],
+            operations: vec![operation(operation_type, &[0], 1)],
+            input_indexes: vec![0],
+            output_indexes: vec![1],
+        };
+        let mut graph_operand =
+            Operand::new(OperandType::SUBGRAPH, &[]).with_lifetime(OperandLifeTime::Subgraph);
+        graph_operand.location.offset = run;
+        graph_operand.number_of_consumers = 2;
+        let mut condition =
+            Operand::new(OperandType::TENSOR_BOOL8, &[1]).with_lifetime(OperandLifeTime::SubgraphInput);
+        condition.number_of_consumers = 1;
+        let operands = vec![
+            tensor(OperandLifeTime::SubgraphInput, 1),
+            tensor(OperandLifeTime::SubgraphOutput, 1),
+            condition,
+            graph_operand,
+            tensor(OperandLifeTime::SubgraphOutput, 0),
+        ];
+        let operations = vec![
+            operation(OperationType::RELU, &[0], 1),
+            operation(OperationType::IF, &[2, 3, 3, 1], 4),
+        ];
+        let mut model = graph(operands, operations, &[1, 4]);
+        model.main.input_indexes = vec![0, 2];
+        model.referenced = vec![branch(of_first), branch(of_second)];
+        model
+    }
+
+    #[test]
+    fn control_flow_needs_what_the_graphs_need_that_it_runs() {
+        let newer = with_graphs(OperationType::RSQRT, OperationType::RELU, 0);
+        // 8-bit values came to RSQRT with feature level 7.
+        let quantized = |mut model: Model| {
+            let graphs = model.referenced.iter_mut().chain([&mut model.main]);
+            for operand in graphs.flat_map(|graph| &mut graph.operands) {
+                if operand.operand_type == OperandType::TENSOR_FLOAT32 {
+                    operand.operand_type = OperandType::TENSOR_QUANT8_ASYMM;
+                    operand.scale = 1.0;
+                }
+            }
+            model
+        };
+        assert!(
+            valid(newer.clone())
+                .compliant_with(HalVersion::V1_3)
+                .is_compliant()
+        );
+        let model = valid(quantized(newer));
+        assert_eq!(model.version(), HalVersion::Level7);
+        assert_eq!(
+            model.compliant_with(HalVersion::V1_3).operations,
+            [
+                None,
+                Some("IF runs a graph that needs HAL feature level 7".to_owned())
+            ]
+        );
+        // The part of the older version keeps none of its graphs.
+        let part = model.slice(HalVersion::V1_3).unwrap();
+        assert_eq!((part.operations, part.model.referenced.len()), (vec![0], 0));
+    }
+
+    #[test]
+    fn part_keeps_the_graphs_that_it_runs_under_new_places() {
+        let mut model = with_graphs(OperationType::RSQRT, OperationType::ABS, 1);
+        model.referenced.swap(0, 1);
+        model.referenced.push(model.referenced[1].clone());
+        model.main.operands[3].location.offset = 2;
+        // Reversed after the IF, which only level 7 can.
+        let mut axis =
+            Operand::new(OperandType::TENSOR_INT32, &[1]).with_lifetime(OperandLifeTime::ConstantCopy);
+        axis.number_of_consumers = 1;
+        axis.location.length = 4;
+        model.operand_values = vec![0; 4];
+        model.main.operands[4].number_of_consumers = 1;
+        model
+            .main
+            .operands
+            .extend([axis, tensor(OperandLifeTime::SubgraphOutput, 0)]);
+        model
+            .main
+            .operations
+            .push(operation(OperationType::REVERSE, &[4, 5], 6));
+        model.main.output_indexes.push(6);
+        let graph = model.referenced[2].clone();
+        let whole = valid(model);
+        assert_eq!(whole.version(), HalVersion::Level7);
+        let part = whole.slice(HalVersion::V1_3).unwrap();
+        assert_eq!(part.operations, [0, 1]);
+        assert_eq!(part.model.referenced, [graph]);
+        assert_eq!(valid(part.model).version(), HalVersion::V1_3);
+        let refusals = whole.compliant_with(HalVersion::Level6).operations;
+        let expected = "REVERSE came with HAL feature level 7";
+        assert_eq!(refusals, [None, None, Some(expected.to_owned())]);
     }
 }

@@ -43,14 +43,17 @@ impl ValidModel {
             version = HalVersion::V1_1;
         }
         let mut earliest = Vec::new();
+        let mut of_referenced = Vec::with_capacity(model.referenced.len());
         for (at, subgraph) in model.subgraphs() {
             let versions = graph::check(&context, at, subgraph)?;
             version = version.max(versions.first);
-            if at == SubgraphIndex::Main {
-                earliest = versions.operations;
+            match at {
+                SubgraphIndex::Main => earliest = versions.operations,
+                SubgraphIndex::Referenced(_) => of_referenced.push(versions.first),
             }
         }
         check_subgraph_nesting(&model)?;
+        count_what_is_run(&model, of_referenced, &mut earliest);
         let layouts = context.layouts;
         Ok(ValidModel {
             model,
@@ -88,6 +91,40 @@ impl ValidModel {
     /// What each operation of the main graph needs of a version.
     pub(super) fn earliest(&self) -> &[Earliest] {
         &self.earliest
+    }
+}
+
+/// Has each IF and WHILE of the main graph need what the graphs need that it runs. `versions` holds what each
+/// referenced graph needs by itself.
+fn count_what_is_run(model: &Model, mut versions: Vec<HalVersion>, earliest: &mut [Earliest]) {
+    let most = |graph: &Subgraph, versions: &[HalVersion]| {
+        let run = references(graph).into_iter();
+        run.map(|at| versions[at]).max().unwrap_or(HalVersion::V1_0)
+    };
+    // What a graph needs arrives at those above it one level a round; their depth is bounded.
+    loop {
+        let mut has_changed = false;
+        for (at, graph) in model.referenced.iter().enumerate() {
+            let version = versions[at].max(most(graph, &versions));
+            has_changed |= version != std::mem::replace(&mut versions[at], version);
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    for (operation, earliest) in model.main.operations.iter().zip(earliest) {
+        if !operation.operation_type.is_control_flow() {
+            continue;
+        }
+        let operands = operation
+            .inputs
+            .iter()
+            .map(|&input| &model.main.operands[input as usize]);
+        for operand in operands.filter(|operand| operand.operand_type == OperandType::SUBGRAPH) {
+            let version = versions[operand.location.offset as usize];
+            earliest.version = earliest.version.max(version);
+            earliest.full = earliest.full.max(version);
+        }
     }
 }
 

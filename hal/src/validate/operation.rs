@@ -26,7 +26,7 @@ pub(super) fn check(
     }
     let since = kind
         .since()
-        .ok_or_else(|| "the HAL knows operations 0 to 101 and 10000".to_owned())?;
+        .ok_or_else(|| "the HAL knows operations 0 to 105 and 10000".to_owned())?;
     if kind.is_control_flow() {
         return control_flow::check(context.model, graph, operation).map(with_all_inputs);
     }

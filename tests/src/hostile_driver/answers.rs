@@ -46,7 +46,7 @@ pub(super) fn welcome(random: &mut Random) -> Welcome {
         power_usage: 0.5,
     };
     let version = [
-        HalVersion::V1_3,
+        HalVersion::LATEST,
         HalVersion::V1_3,
         HalVersion::V1_2,
         HalVersion::V1_0,

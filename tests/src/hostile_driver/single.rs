@@ -24,7 +24,8 @@ pub fn read_messages(seed: u64, count: u64) {
         let mut bytes = match random.below(4) {
             0 => {
                 let welcome = welcome(&mut random);
-                handshake::accept(handshake::VERSIONS, 2, &welcome).unwrap_or_default()
+                handshake::accept(handshake::VERSIONS, handshake::VERSIONS.newest, &welcome)
+                    .unwrap_or_default()
             }
             1 => {
                 let mut bytes = Vec::new();

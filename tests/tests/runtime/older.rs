@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use nnhal_client::runtime::{CPU_DEVICE, CompilationOptions, OutputBuffer, RunInput, RunOutput};
-use nnhal_client::{Deadline, DeviceInfo, ExecuteOptions, ModelBuilder, OperationType, TensorType};
+use nnhal_client::{
+    Deadline, DeviceInfo, Devices, ExecuteOptions, ModelBuilder, OperationSupport, OperationType,
+    PrepareOptions, TensorType,
+};
 use nnhal_tests::older_device::{OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
-use crate::common::{bytes, floats, on, runtime};
+use crate::common::{VENDOR_EXE, bytes, floats, on, runtime};
 
 const OLDER_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-older-driver");
 
@@ -87,4 +90,68 @@ fn older_devices_get_what_their_version_can_express() {
     let mut output = [0; 16];
     event.output(0, &mut output).unwrap();
     assert_eq!(floats(&output), expected);
+}
+
+/// Of HAL 1.3.
+const VENDOR: &str = "example-arithmetic";
+
+/// `output = reversed(input + input)`.
+fn model_of_level_7() -> nnhal_client::Model {
+    let mut model = ModelBuilder::new();
+    let ty = || TensorType::float32(&[4]);
+    let none = model.scalar(0_i32);
+    let axis = model.constant(TensorType::int32(&[1]), &[0_i32]);
+    let (x, sum) = (model.input(ty()), model.temporary(ty()));
+    let y = model.output(ty());
+    model.operation(OperationType::ADD, &[x, x, none], &[sum]);
+    model.operation(OperationType::REVERSE, &[sum, axis], &[y]);
+    model.finish().unwrap()
+}
+
+#[test]
+fn operation_of_a_later_feature_level_is_kept_from_devices_of_1_3() {
+    let daemon = TestDaemon::start(VENDOR_EXE, &DaemonOptions::default());
+    let runtime = runtime(&daemon);
+    let model = model_of_level_7();
+    let device = runtime.device(VENDOR).unwrap().clone();
+    assert_eq!(device.feature_level(), 30);
+    assert_eq!(
+        runtime.supported_operations(&model, &[device]).unwrap(),
+        [true, false]
+    );
+    let expected = "is of HAL 1.3: REVERSE came with HAL feature level 7";
+    let error = runtime.compile(&model, &on(&runtime, &[VENDOR])).unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
+
+    // Who asks the driver without the runtime is told the same.
+    let device = Devices::open_in(daemon.runtime_dir())
+        .unwrap()
+        .device(VENDOR)
+        .unwrap();
+    match &device.supported_operations(&model).unwrap()[..] {
+        [
+            OperationSupport::Supported,
+            OperationSupport::Unsupported { reason },
+        ] => {
+            assert!(reason.contains(expected), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let error = device.prepare(&model, &PrepareOptions::new()).unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
+
+    let compilation = runtime
+        .compile(&model, &on(&runtime, &[VENDOR, CPU_DEVICE]))
+        .unwrap();
+    let input = bytes(&[1.0, 2.0, 3.0, 4.0]);
+    let mut output = [0; 16];
+    let outputs = &mut [RunOutput::bytes(&mut output)];
+    let options = ExecuteOptions::new();
+    let finished = compilation
+        .execute(&[RunInput::bytes(&input)], outputs, &options)
+        .unwrap();
+    assert_eq!(
+        (finished.fallback, floats(&output)),
+        (None, vec![8.0, 6.0, 4.0, 2.0])
+    );
 }

@@ -104,8 +104,8 @@ fn devices_of_older_versions_are_published_beside_newer_ones() {
         .map(|info| (info.name.as_str(), info.hal_version))
         .collect();
     let newest = [
-        ("nnhal-cpu", HalVersion::V1_3),
-        ("nnhal-reference", HalVersion::V1_3),
+        ("nnhal-cpu", HalVersion::LATEST),
+        ("nnhal-reference", HalVersion::LATEST),
     ];
     assert_eq!(versions, [&newest[..], &ALL[..]].concat());
     for info in &infos[2..] {

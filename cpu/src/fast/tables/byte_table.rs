@@ -18,7 +18,7 @@ pub(in crate::fast) type OfBytes = [u8; 1 << u8::BITS];
 /// Bytes that are looked up at once.
 const AT_ONCE: usize = 4 * WIDE;
 
-/// RELU, RELU1, RELU6, LOGISTIC, TANH or HARD_SWISH of 8-bit values.
+/// RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH or RSQRT of 8-bit values.
 #[derive(Debug)]
 pub(in crate::fast) struct TableStep {
     ty: OperandType,
@@ -140,6 +140,7 @@ mod tests {
             OperationType::LOGISTIC,
             OperationType::TANH,
             OperationType::HARD_SWISH,
+            OperationType::RSQRT,
         ] {
             for ty in [
                 OperandType::TENSOR_QUANT8_ASYMM,
