@@ -405,8 +405,14 @@ typedef enum {
   ANEURALNETWORKS_FEATURE_LEVEL_3 = 29,
   // HAL 1.3.
   ANEURALNETWORKS_FEATURE_LEVEL_4 = 30,
-  // This library.
+  // Executions that are used again; no device has it alone.
   ANEURALNETWORKS_FEATURE_LEVEL_5 = 31,
+  // `BATCH_MATMUL` and `PACK`.
+  ANEURALNETWORKS_FEATURE_LEVEL_6 = 1000006,
+  // `MIRROR_PAD` and `REVERSE`.
+  ANEURALNETWORKS_FEATURE_LEVEL_7 = 1000007,
+  // This library.
+  ANEURALNETWORKS_FEATURE_LEVEL_8 = 1000008,
 } FeatureLevelCode;
 
 // A hardware buffer of Android, which this system does not have.
@@ -946,6 +952,26 @@ int ANeuralNetworksModel_setOperandExtensionData(ANeuralNetworksModel *model,
                                                  int32_t index,
                                                  const void *data,
                                                  size_t length);
+
+// Gives a compilation a hint for its device, in the form of a vendor's extension. Devices may ignore hints,
+// and all devices of this library do.
+//
+// `BAD_DATA` unless the compilation was made for exactly one named device, if no device has the extension,
+// or if the attribute was given already; `BAD_STATE` if the compilation is finished. Since feature level
+// 1000008.
+int ANeuralNetworksCompilation_addExtensionAttribute(ANeuralNetworksCompilation *compilation,
+                                                     const char *extensionName,
+                                                     uint16_t attributeCodeWithinExtension,
+                                                     const void *data,
+                                                     size_t length);
+
+// As `ANeuralNetworksCompilation_addExtensionAttribute` for an execution; `BAD_STATE` if its computation has
+// started. Since feature level 1000008.
+int ANeuralNetworksExecution_addExtensionAttribute(ANeuralNetworksExecution *execution,
+                                                   const char *extensionName,
+                                                   uint16_t attributeCodeWithinExtension,
+                                                   const void *data,
+                                                   size_t length);
 
 // What went wrong in the last function of this thread that failed: the function, what was wrong and what
 // would be right. Empty if none has failed. The text ends with NUL and stays until the next failure of this

@@ -200,8 +200,14 @@ pub enum FeatureLevelCode {
     ANEURALNETWORKS_FEATURE_LEVEL_3 = 29,
     /// HAL 1.3.
     ANEURALNETWORKS_FEATURE_LEVEL_4 = 30,
-    /// This library.
+    /// Executions that are used again; no device has it alone.
     ANEURALNETWORKS_FEATURE_LEVEL_5 = 31,
+    /// `BATCH_MATMUL` and `PACK`.
+    ANEURALNETWORKS_FEATURE_LEVEL_6 = 1_000_006,
+    /// `MIRROR_PAD` and `REVERSE`.
+    ANEURALNETWORKS_FEATURE_LEVEL_7 = 1_000_007,
+    /// This library.
+    ANEURALNETWORKS_FEATURE_LEVEL_8 = 1_000_008,
 }
 
 /// Priority of compilations that set none.

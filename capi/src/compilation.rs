@@ -1,6 +1,6 @@
 //! Compilations.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use nnhal_client::runtime::{self, CompilationOptions, Direction, Recovery, Runti
 use nnhal_client::{ExecutionPreference, Priority};
 
 use crate::codes::{PreferenceCode, PriorityCode};
+use crate::extension::Attributes;
 use crate::model::Finished;
 use crate::process;
 use crate::result::{Failure, Outcome};
@@ -52,6 +53,7 @@ struct Settings {
     timeout: Option<Duration>,
     cache: Option<(PathBuf, [u8; 32])>,
     recovery: Option<Recovery>,
+    attributes: Attributes,
 }
 
 impl Compilation {
@@ -111,6 +113,13 @@ impl Compilation {
         self.change(|settings| {
             settings.cache = Some((directory.into(), token));
             Ok(())
+        })
+    }
+
+    pub(crate) fn add_attribute(&self, extension: &OsStr, within: u16) -> Outcome {
+        self.change(|settings| {
+            self.expect_one_device("an attribute")?;
+            settings.attributes.add(extension, within)
         })
     }
 

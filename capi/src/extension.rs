@@ -1,5 +1,6 @@
 //! Vendor extensions: what their types are, by the numbers that they have in this process.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use nnhal_hal::{Extension, ExtensionNameAndPrefix, Model, OperandType, TypeLayouts};
@@ -58,4 +59,23 @@ pub(crate) fn number(extension: &OsStr, within: u16) -> Outcome<i32> {
         ))
     })?;
     Ok(OperandType::extension(prefix, within).0.cast_signed())
+}
+
+/// The attributes that an application gave a compilation or an execution: hints to one device, in the form of
+/// one of its extensions. A device may ignore any, and the HAL has no place for them before feature level 8,
+/// so that none reaches a device: only which there are is kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes(BTreeSet<i32>);
+
+impl Attributes {
+    /// Adds the attribute `within` of an extension.
+    pub(crate) fn add(&mut self, extension: &OsStr, within: u16) -> Outcome {
+        if self.0.insert(number(extension, within)?) {
+            return Ok(());
+        }
+        Err(Failure::bad_data(format!(
+            "attribute {within} of {} was given already",
+            extension.display()
+        )))
+    }
 }

@@ -5,6 +5,7 @@ mod job;
 mod results;
 mod start;
 
+use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(crate) use self::results::too_small;
 use self::results::{DurationKind, Results, fenced_results, not_ended};
 use crate::burst::Burst;
 use crate::compilation::Compilation;
+use crate::extension::Attributes;
 use crate::ffi::caught;
 use crate::result::{Failure, Outcome};
 
@@ -48,6 +50,7 @@ struct State {
     inputs: Vec<Option<Argument>>,
     outputs: Vec<Option<Argument>>,
     settings: Settings,
+    attributes: Attributes,
     /// All of them, from the first start on; not here while a thread or a driver behind fences computes.
     arguments: Option<Arguments>,
 }
@@ -81,6 +84,7 @@ impl Execution {
             inputs: finished.inputs().iter().map(|_| None).collect(),
             outputs: finished.outputs().iter().map(|_| None).collect(),
             settings: Settings::default(),
+            attributes: Attributes::default(),
             arguments: None,
         };
         Ok(Execution {
@@ -135,6 +139,12 @@ impl Execution {
         self.compilation.expect_one_device("a time limit")?;
         state.settings.timeout = (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds));
         Ok(())
+    }
+
+    pub(crate) fn add_attribute(&self, extension: &OsStr, within: u16) -> Outcome {
+        let mut state = self.preparing()?;
+        self.compilation.expect_one_device("an attribute")?;
+        state.attributes.add(extension, within)
     }
 
     pub(crate) fn set_loop_timeout(&self, nanoseconds: u64) -> Outcome {

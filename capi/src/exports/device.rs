@@ -155,5 +155,5 @@ pub extern "C" fn ANeuralNetworks_getMaximumLoopTimeout() -> u64 {
 /// The feature level of this library, a value of `FeatureLevelCode`. Since feature level 31.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworks_getRuntimeFeatureLevel() -> i64 {
-    FeatureLevelCode::ANEURALNETWORKS_FEATURE_LEVEL_5 as i64
+    FeatureLevelCode::ANEURALNETWORKS_FEATURE_LEVEL_8 as i64
 }

@@ -2,13 +2,18 @@ use std::ffi::{c_char, c_int, c_void};
 
 use ::nnhal_hal::ExtraParams;
 
+use crate::compilation::Compilation;
 use crate::device::Device;
+use crate::execution::Execution;
 use crate::extension;
 use crate::ffi::{ConstHandle, Handle, In, Out, guard};
 use crate::handles;
 use crate::model::Model;
 use crate::result::{Failure, Outcome};
-use crate::types::{ANeuralNetworksDevice, ANeuralNetworksModel, ANeuralNetworksOperationType};
+use crate::types::{
+    ANeuralNetworksCompilation, ANeuralNetworksDevice, ANeuralNetworksExecution, ANeuralNetworksModel,
+    ANeuralNetworksOperationType,
+};
 
 /// Whether a device supports a vendor's extension.
 #[unsafe(no_mangle)]
@@ -87,5 +92,53 @@ pub extern "C" fn ANeuralNetworksModel_setOperandExtensionData(
             _ => ExtraParams::Extension(data.bytes(length, "data")?.as_slice().to_vec()),
         };
         model.change(|draft| draft.set_extension_data(index, params))
+    })
+}
+
+/// Checks the data of an attribute, which no device is given.
+fn check_attribute(data: In<c_void>, length: usize) -> Outcome {
+    if data.is_null() && length == 0 {
+        return Ok(());
+    }
+    data.bytes(length, "data").map(drop)
+}
+
+/// Gives a compilation a hint for its device, in the form of a vendor's extension. Devices may ignore hints,
+/// and all devices of this library do.
+///
+/// `BAD_DATA` unless the compilation was made for exactly one named device, if no device has the extension,
+/// or if the attribute was given already; `BAD_STATE` if the compilation is finished. Since feature level
+/// 1000008.
+#[unsafe(no_mangle)]
+pub extern "C" fn ANeuralNetworksCompilation_addExtensionAttribute(
+    compilation: Handle<ANeuralNetworksCompilation>,
+    extensionName: In<c_char>,
+    attributeCodeWithinExtension: u16,
+    data: In<c_void>,
+    length: usize,
+) -> c_int {
+    guard("ANeuralNetworksCompilation_addExtensionAttribute", || {
+        let compilation = handles::get::<Compilation>(&compilation, "compilation")?;
+        let name = extensionName.text("extensionName")?;
+        check_attribute(data, length)?;
+        compilation.add_attribute(&name, attributeCodeWithinExtension)
+    })
+}
+
+/// As `ANeuralNetworksCompilation_addExtensionAttribute` for an execution; `BAD_STATE` if its computation has
+/// started. Since feature level 1000008.
+#[unsafe(no_mangle)]
+pub extern "C" fn ANeuralNetworksExecution_addExtensionAttribute(
+    execution: Handle<ANeuralNetworksExecution>,
+    extensionName: In<c_char>,
+    attributeCodeWithinExtension: u16,
+    data: In<c_void>,
+    length: usize,
+) -> c_int {
+    guard("ANeuralNetworksExecution_addExtensionAttribute", || {
+        let execution = handles::get::<Execution>(&execution, "execution")?;
+        let name = extensionName.text("extensionName")?;
+        check_attribute(data, length)?;
+        execution.add_attribute(&name, attributeCodeWithinExtension)
     })
 }

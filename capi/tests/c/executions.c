@@ -999,7 +999,7 @@ static void introspection(void) {
     ANeuralNetworksDevice* device = test_device();
     ANeuralNetworksDevice* cpu = NULL;
     bool has_extension = true;
-    EXPECT_TRUE(ANeuralNetworks_getRuntimeFeatureLevel() == ANEURALNETWORKS_FEATURE_LEVEL_5);
+    EXPECT_TRUE(ANeuralNetworks_getRuntimeFeatureLevel() == ANEURALNETWORKS_FEATURE_LEVEL_8);
     EXPECT_TRUE(ANeuralNetworks_getDefaultLoopTimeout() == UINT64_C(2000000000));
     EXPECT_TRUE(ANeuralNetworks_getMaximumLoopTimeout() == UINT64_C(15000000000));
     OK(ANeuralNetworksDevice_getVersion(device, &version));

@@ -43,8 +43,28 @@ static void extension(void) {
     OK(ANeuralNetworksModel_finish(model));
     EXPECT(BAD_STATE, ANeuralNetworksModel_setOperandExtensionData(model, 1, NULL, 0));
 
-    ANeuralNetworksCompilation* compilation = finished(new_compilation(model));
+    ANeuralNetworksCompilation* compilation = new_compilation(model);
+    int attribute = 5;
+    EXPECT(UNEXPECTED_NULL,
+           ANeuralNetworksCompilation_addExtensionAttribute(NULL, NAME, 0, &attribute, sizeof attribute));
+    EXPECT(UNEXPECTED_NULL,
+           ANeuralNetworksCompilation_addExtensionAttribute(compilation, NULL, 0, &attribute, sizeof attribute));
+    EXPECT(UNEXPECTED_NULL,
+           ANeuralNetworksCompilation_addExtensionAttribute(compilation, NAME, 0, NULL, sizeof attribute));
+    EXPECT(BAD_DATA, ANeuralNetworksCompilation_addExtensionAttribute(compilation, "com.example.none", 0, NULL, 0));
+    OK(ANeuralNetworksCompilation_addExtensionAttribute(compilation, NAME, 0, &attribute, sizeof attribute));
+    OK(ANeuralNetworksCompilation_addExtensionAttribute(compilation, NAME, 1, NULL, 0));
+    EXPECT(BAD_DATA,
+           ANeuralNetworksCompilation_addExtensionAttribute(compilation, NAME, 0, &attribute, sizeof attribute));
+    finished(compilation);
+    EXPECT(BAD_STATE, ANeuralNetworksCompilation_addExtensionAttribute(compilation, NAME, 2, NULL, 0));
     ANeuralNetworksExecution* execution = new_execution(compilation);
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_addExtensionAttribute(NULL, NAME, 0, NULL, 0));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_addExtensionAttribute(execution, NULL, 0, NULL, 0));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_addExtensionAttribute(execution, NAME, 0, NULL, 4));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_addExtensionAttribute(execution, "com.example.none", 0, NULL, 0));
+    OK(ANeuralNetworksExecution_addExtensionAttribute(execution, NAME, 0, &attribute, sizeof attribute));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_addExtensionAttribute(execution, NAME, 0, NULL, 0));
     int64_t count = 7, numbers[7] = {0};
     const int64_t expected[7] = {1, 1, 2, 3, 5, 8, 13};
     EXPECT(BAD_DATA, ANeuralNetworksExecution_setInput(execution, 0, NULL, &count, 4));
@@ -52,6 +72,7 @@ static void extension(void) {
     EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutput(execution, 0, NULL, numbers, 48));
     OK(ANeuralNetworksExecution_setOutput(execution, 0, NULL, numbers, sizeof numbers));
     OK(ANeuralNetworksExecution_compute(execution));
+    EXPECT(BAD_STATE, ANeuralNetworksExecution_addExtensionAttribute(execution, NAME, 1, NULL, 0));
     for (int at = 0; at < 7; at++) {
         EXPECT_TRUE((double)(numbers[at] - quantisation.zero_point) * quantisation.scale == (double)expected[at]);
     }

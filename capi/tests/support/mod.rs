@@ -183,12 +183,14 @@ pub(crate) const FUNCTIONS: [(u32, usize, &[&str]); 6] = [
     ),
     (
         0,
-        4,
+        6,
         &[
             "Device_getExtensionSupport",
             "Model_getExtensionOperandType",
             "Model_getExtensionOperationType",
             "Model_setOperandExtensionData",
+            "Compilation_addExtensionAttribute",
+            "Execution_addExtensionAttribute",
         ],
     ),
 ];
