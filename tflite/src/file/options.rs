@@ -185,6 +185,9 @@ options! {
     LeakyReluOptions = 75 {
         alpha: f32 = 0.0, 0;
     }
+    MirrorPadOptions = 77 {
+        mode: i8 = 0, 0;
+    }
     IfOptions = 92 {
         then_subgraph: i32 = 0, 0;
         else_subgraph: i32 = 0, 1;
@@ -195,6 +198,10 @@ options! {
     }
     DepthToSpaceOptions = 94 {
         block_size: i32 = 0, 0;
+    }
+    BatchMatMulOptions = 101 {
+        adj_x: bool = false, 0;
+        adj_y: bool = false, 1;
     }
     RandomOptions = 114 {
         seed: i64 = 0, 0;

@@ -14,8 +14,10 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::EXP, &[O::EXP], IN_FLOATS, |node| unary(node, O::EXP)),
     Mapping::new(Builtin::LOG, &[O::LOG], IN_FLOATS, |node| unary(node, O::LOG)),
     Mapping::new(Builtin::SQRT, &[O::SQRT], IN_FLOATS, |node| unary(node, O::SQRT)),
-    Mapping::new(Builtin::RSQRT, &[O::RSQRT], IN_FLOATS, |node| {
-        unary(node, O::RSQRT)
+    Mapping::new(Builtin::RSQRT, &[O::RSQRT], "", |node| {
+        let input = node.input(0)?;
+        let output = node.output(0)?;
+        node.emit(O::RSQRT, &[input], &[output])
     }),
     Mapping::new(Builtin::SIN, &[O::SIN], "", |node| unary(node, O::SIN)),
     Mapping::new(Builtin::FLOOR, &[O::FLOOR], "", |node| unary(node, O::FLOOR)),

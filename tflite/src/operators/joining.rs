@@ -28,8 +28,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
     Mapping::new(
         Builtin::PACK,
-        &[O::EXPAND_DIMS, O::CONCATENATION],
-        "each input with an additional axis, then joined along it",
+        &[O::PACK, O::CONCATENATION, O::RESHAPE],
+        "scalars, which have one axis already, by CONCATENATION, or without the axis that PACK adds",
         pack,
     ),
     Mapping::new(
@@ -94,30 +94,40 @@ fn is_scalar(node: &Node<'_, '_, '_, '_>, number: usize, joined_rank: usize) -> 
 
 fn pack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let axis = node.options::<PackOptions>()?.axis;
+    let inputs = (0..node.input_count())
+        .map(|number| node.input(number))
+        .collect::<Result<Vec<_>, _>>()?;
     let first = node.input(0)?;
     let joined_rank = node.output_tensor(0)?.dimensions.len();
-    let scalars = is_scalar(node, 0, joined_rank)?;
-    let rank = node.rank(0)?;
-    let axis = if scalars { 0 } else { node.axis(axis, rank + 1)? };
-    let mut parts: Vec<Id> = Vec::with_capacity(node.input_count() + 1);
-    let position = node.scalar_i32(axis as i32)?;
-    for number in 0..node.input_count() {
-        let input = node.input(number)?;
-        if scalars {
-            parts.push(input);
-            continue;
-        }
-        let operand = node.graph.builder.operand(input).clone();
-        let expanded = node.temporary(Operand {
-            dimensions: Vec::new(),
-            ..operand
-        })?;
-        node.emit(O::EXPAND_DIMS, &[input, position], &[expanded])?;
-        parts.push(expanded);
+    if is_scalar(node, 0, joined_rank)? {
+        return pack_scalars(node, inputs);
     }
+    let rank = node.rank(0)?;
+    let axis = node.axis(axis, rank + 1)?;
+    let mut arguments = vec![node.scalar_i32(axis as i32)?];
+    arguments.extend(inputs);
     let output = node.output_moved_from(0, first)?;
-    parts.push(position);
-    node.emit(O::CONCATENATION, &parts, &[output])
+    node.emit(O::PACK, &arguments, &[output])
+}
+
+/// Scalars, which are tensors of one element in the model.
+fn pack_scalars(node: &mut Node<'_, '_, '_, '_>, mut inputs: Vec<Id>) -> Result<(), Refusal> {
+    let first = node.input(0)?;
+    let count = inputs.len() as u32;
+    let axis = node.scalar_i32(0)?;
+    let output = node.output_moved_from(0, first)?;
+    let operand = node.graph.builder.operand(first).clone();
+    if operand.operand_type != OperandType::TENSOR_INT32 {
+        inputs.push(axis);
+        return node.emit(O::CONCATENATION, &inputs, &[output]);
+    }
+    let column = node.temporary(Operand {
+        dimensions: vec![count, 1],
+        ..operand
+    })?;
+    inputs.insert(0, axis);
+    node.emit(O::PACK, &inputs, &[column])?;
+    node.emit_reshape(column, output, &[count])
 }
 
 fn unpack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {

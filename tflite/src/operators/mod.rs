@@ -8,6 +8,7 @@ mod unmapped;
 
 mod activation;
 mod arithmetic;
+mod batch_matmul;
 mod comparison;
 mod control_flow;
 mod convolution;
@@ -48,6 +49,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Comparison and logic", comparison::MAPPINGS),
     ("Convolutions", convolution::MAPPINGS),
     ("Dense layers", fully_connected::MAPPINGS),
+    ("Products of matrices", batch_matmul::MAPPINGS),
     ("Pooling", pooling::MAPPINGS),
     ("Normalization", normalization::MAPPINGS),
     ("Reductions", reduction::MAPPINGS),

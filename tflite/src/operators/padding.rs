@@ -5,6 +5,7 @@ use nnhal_hal::{OperandType, OperationType as O};
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
+use crate::file::options::MirrorPadOptions;
 use crate::graph::Id;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
@@ -28,6 +29,12 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.emit(O::PAD_V2, &[inputs[0], inputs[1], value], &[output])
         },
     ),
+    Mapping::new(Builtin::MIRROR_PAD, &[O::MIRROR_PAD], "", |node| {
+        let mode = i32::from(node.options::<MirrorPadOptions>()?.mode);
+        let inputs = [node.input(0)?, node.input(1)?, node.scalar_i32(mode)?];
+        let output = node.output_moved_from(0, inputs[0])?;
+        node.emit(O::MIRROR_PAD, &inputs, &[output])
+    }),
 ];
 
 /// The padding value as a scalar: a float beside floats, an integer in the units of quantized values.

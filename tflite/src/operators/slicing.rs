@@ -35,8 +35,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
     Mapping::new(
         Builtin::REVERSE_V2,
-        &[O::STRIDED_SLICE],
-        "constant axes; a slice with stride -1",
+        &[O::REVERSE],
+        "constant axes, a REVERSE for each",
         reverse,
     ),
 ];
@@ -268,22 +268,28 @@ fn strided_slice_at_execution(
 fn reverse(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let input = node.input(0)?;
     let rank = node.rank(0)?;
-    let mut strides = vec![1_i32; rank];
-    for axis in node.i32s(1)? {
-        strides[node.axis(axis, rank)?] = -1;
-    }
-    let all = (1_i32 << rank) - 1;
-    let bounds = Bounds {
-        begin: vec![0; rank],
-        end: vec![0; rank],
-        strides,
-        begin_mask: all,
-        end_mask: all,
-        shrink_mask: 0,
-        new_axes: Vec::new(),
+    let axes: Vec<usize> = node
+        .i32s(1)?
+        .into_iter()
+        .map(|axis| node.axis(axis, rank))
+        .collect::<Result<_, _>>()?;
+    let Some((last, others)) = axes.split_last() else {
+        return Err(node.input_error(1, "names no axis"));
     };
+    let mut turned = input;
+    for axis in others {
+        let operand = node.graph.builder.operand(input).clone();
+        let next = node.temporary(operand)?;
+        emit_reverse(node, turned, *axis, next)?;
+        turned = next;
+    }
     let output = node.output_moved_from(0, input)?;
-    emit_slice(node, input, &bounds, output)
+    emit_reverse(node, turned, *last, output)
+}
+
+fn emit_reverse(node: &mut Node<'_, '_, '_, '_>, from: Id, axis: usize, to: Id) -> Result<(), Refusal> {
+    let axis = node.tensor_i32(&[axis as i32])?;
+    node.emit(O::REVERSE, &[from, axis], &[to])
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ const NO_RESOURCES: &str =
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse gathers, scatters or segments";
 const NO_BITS: &str = "NNAPI has no operations on bits";
-const NO_MATRICES: &str = "NNAPI has no products or parts of matrices beside FULLY_CONNECTED";
+const NO_MATRICES: &str = "NNAPI has no diagonals of matrices";
 const NO_COMPLEX: &str = "NNAPI has no complex numbers";
 const NO_VOLUMES: &str = "NNAPI has no convolutions of volumes";
 const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
@@ -29,7 +29,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::FLOOR_DIV, NO_EQUIVALENT),
     (Builtin::FLOOR_MOD, NO_EQUIVALENT),
     (Builtin::RANGE, NO_EQUIVALENT),
-    (Builtin::MIRROR_PAD, NO_EQUIVALENT),
     (Builtin::UNIQUE, NO_EQUIVALENT),
     (Builtin::GATHER_ND, NO_SPARSE_FORM),
     (Builtin::COS, NO_EQUIVALENT),
@@ -42,7 +41,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::NON_MAX_SUPPRESSION_V5, NO_EQUIVALENT),
     (Builtin::SCATTER_ND, NO_SPARSE_FORM),
     (Builtin::SEGMENT_SUM, NO_SPARSE_FORM),
-    (Builtin::BATCH_MATMUL, NO_MATRICES),
     (
         Builtin::PLACEHOLDER_FOR_GREATER_OP_CODES,
         "it is no operator but a placeholder of the format",

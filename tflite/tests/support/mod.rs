@@ -185,15 +185,24 @@ pub(crate) fn is_quantized(ty: OperandType) -> bool {
 
 /// The folder of real models, or `None`, with a note to whoever watches, if it is not there.
 pub(crate) fn shared_models() -> Option<PathBuf> {
+    shared("models")
+}
+
+/// The folder of small models with LiteRT's answers, in the same way.
+pub(crate) fn shared_cases() -> Option<PathBuf> {
+    shared("tflite-cases")
+}
+
+fn shared(part: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let folder = std::env::var_os("NNHAL_SHARED")
         .map_or_else(beside, PathBuf::from)
-        .join("models");
+        .join(part);
     if folder.join("MANIFEST.json").is_file() {
         return Some(folder);
     }
     eprintln!(
-        "SKIPPED: no real models in {}; set NNHAL_SHARED to test with them",
+        "SKIPPED: no {part} in {}; set NNHAL_SHARED to test with them",
         folder.display()
     );
     None
