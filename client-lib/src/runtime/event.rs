@@ -12,6 +12,7 @@ use super::computed::Finished;
 use super::execution::settle;
 use super::fenced_end::{expect_ended, wait_for_fences};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
+use super::started::Started;
 use crate::error::ErrorKind;
 use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming};
@@ -29,6 +30,8 @@ pub struct RunEvent {
 pub(super) struct Going {
     pub(super) fences: Vec<Fence>,
     pub(super) launched: Vec<FencedExecution>,
+    /// Its only step, if a driver has begun it.
+    pub(super) started: Option<Started>,
     /// Its end, if that has come.
     pub(super) outcome: Option<RuntimeResult<Finished>>,
 }
@@ -52,9 +55,21 @@ struct Inner {
 enum End {
     /// It goes on.
     Open,
+    /// It goes on in a driver. A thread that waits takes this out, and waits for all.
+    Started(Started),
     /// One thread is ending it for all; it may be doing it once more.
     Ending,
     Ended(RuntimeResult<Finished>),
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let End::Started(started) = std::mem::replace(end, End::Ending) {
+            // It goes on with nobody who waits. Without the thread for callbacks it is given up.
+            let _ = started.pending.on_end(drop);
+        }
+    }
 }
 
 /// Ends an execution, whatever becomes of the thread that is to.
@@ -77,9 +92,9 @@ impl Drop for Ending {
 }
 
 impl Compilation {
-    /// Starts an execution, which goes on on a thread of its own. The role of the NDK's
-    /// `ANeuralNetworksExecution_startCompute`. Inputs in this process's own memory are copied before it
-    /// returns.
+    /// Starts an execution, which goes on in its driver if it is of a single step, and on a thread of its own
+    /// otherwise. The role of the NDK's `ANeuralNetworksExecution_startCompute`. Inputs in this process's own
+    /// memory are copied before it returns. A driver's failure is looked after by who waits.
     ///
     /// # Errors
     /// What is wrong with the arguments; the thread cannot be started. Other errors are the outcome.
@@ -90,8 +105,16 @@ impl Compilation {
         options: &ExecuteOptions,
     ) -> RuntimeResult<RunEvent> {
         let placed = self.place(inputs, outputs)?;
-        let event = RunEvent::new(self, placed, *options, Going::default());
-        event.end_by_thread(|inner| inner.compilation.run(&inner.placed, &inner.options, true))?;
+        let started = self.start_step(&placed, options);
+        let needs_thread = started.is_none();
+        let going = Going {
+            started,
+            ..Going::default()
+        };
+        let event = RunEvent::new(self, placed, *options, going);
+        if needs_thread {
+            event.end_by_thread(|inner| inner.compilation.run(&inner.placed, &inner.options, true))?;
+        }
         Ok(event)
     }
 
@@ -115,8 +138,10 @@ impl RunEvent {
         let Going {
             fences,
             launched,
+            started,
             outcome,
         } = going;
+        let end = outcome.map_or_else(|| started.map_or(End::Open, End::Started), End::Ended);
         RunEvent {
             inner: Arc::new(Inner {
                 compilation: compilation.clone(),
@@ -125,7 +150,7 @@ impl RunEvent {
                 fences,
                 launched,
                 timing: OnceLock::new(),
-                end: Mutex::new(outcome.map_or(End::Open, End::Ended)),
+                end: Mutex::new(end),
                 has_ended: Condvar::new(),
             }),
         }
@@ -176,12 +201,22 @@ impl RunEvent {
         }
     }
 
-    /// Waits for the thread that ends it.
+    /// Waits for the driver that executes it, unless another thread does, or for the thread that ends it.
     fn wait_for_end(&self, deadline: Deadline) -> RuntimeResult<Finished> {
         let mut state = self.state();
         loop {
-            if let End::Ended(result) = &*state {
-                return result.clone();
+            match std::mem::replace(&mut *state, End::Ending) {
+                End::Started(started) => {
+                    drop(state);
+                    self.wait_for_step(started, deadline)?;
+                    state = self.state();
+                    continue;
+                }
+                End::Ended(result) => {
+                    *state = End::Ended(result.clone());
+                    return result;
+                }
+                goes_on => *state = goes_on,
             }
             state = match deadline.remaining(MonotonicClock.now()) {
                 None => {
@@ -200,6 +235,44 @@ impl RunEvent {
                 }
             };
         }
+    }
+
+    /// Waits for the driver that executes it, and ends it: by a thread if it failed, for that may take more.
+    ///
+    /// # Errors
+    /// The driver has not ended it by `deadline`. The next one to wait waits for it again.
+    fn wait_for_step(&self, mut started: Started, deadline: Deadline) -> RuntimeResult<()> {
+        let outcome = match started.pending.wait(deadline) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::TimedOut { .. })
+                    && deadline.is_past(MonotonicClock.now()) =>
+            {
+                *self.state() = End::Started(started);
+                // Another may wait for longer.
+                self.inner.has_ended.notify_all();
+                return Err(error.into());
+            }
+            outcome => outcome,
+        };
+        let Inner {
+            compilation,
+            placed,
+            options,
+            ..
+        } = &*self.inner;
+        match compilation.end_of_step((placed, options), &started, outcome) {
+            Ok(finished) => self.end(Ok(finished)),
+            Err(error) => {
+                let unrepeated = error.clone();
+                let after = self.end_by_thread(move |inner| {
+                    inner.compilation.run_after(&inner.placed, &inner.options, error)
+                });
+                if after.is_err() {
+                    self.end(Err(unrepeated));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn wait_for(&self, last: &FencedExecution, deadline: Deadline) -> RuntimeResult<Finished> {
@@ -292,7 +365,7 @@ impl RunEvent {
         let shapes = match &*self.state() {
             End::Ended(Ok(finished)) => Arc::clone(&finished.output_shapes),
             End::Ended(Err(error)) => return Err(error.clone()),
-            End::Open | End::Ending => {
+            End::Open | End::Started(_) | End::Ending => {
                 return Err(RuntimeError::new(
                     ResultCode::BadState,
                     "the outputs of an execution are asked for before its end",

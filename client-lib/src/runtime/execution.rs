@@ -49,7 +49,7 @@ impl Compilation {
     ) -> RuntimeResult<Finished> {
         let rooms: Vec<OutputBuffer> = outputs.iter().map(RunOutput::room).collect();
         let placed = BoundArguments::new(self, inputs, &rooms, |size| self.take_memory(size))?;
-        let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true);
+        let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true, None);
         if let Ok(finished) = &result {
             for (index, output) in outputs.iter_mut().enumerate() {
                 if let RunOutput::Bytes { bytes, .. } = output {
@@ -75,7 +75,17 @@ impl Compilation {
         options: &ExecuteOptions,
         may_fall_back: bool,
     ) -> RuntimeResult<Finished> {
-        self.attempt(placed, options, None, may_fall_back).result
+        self.attempt(placed, options, None, may_fall_back, None).result
+    }
+
+    /// The same after a first attempt that failed with `error`.
+    pub(super) fn run_after(
+        &self,
+        placed: &BoundArguments,
+        options: &ExecuteOptions,
+        error: RuntimeError,
+    ) -> RuntimeResult<Finished> {
+        self.attempt(placed, options, None, true, Some(error)).result
     }
 
     fn attempt(
@@ -84,9 +94,10 @@ impl Compilation {
         options: &ExecuteOptions,
         bursts: Option<&mut [StepBurst]>,
         may_fall_back: bool,
+        failed: Option<RuntimeError>,
     ) -> Attempts {
         let mut is_over = true;
-        let result = self.run_as_allowed(placed, options, bursts, (&mut is_over, may_fall_back));
+        let result = self.run_as_allowed(placed, options, bursts, (&mut is_over, may_fall_back), failed);
         settle(placed, &result);
         Attempts { result, is_over }
     }
@@ -98,25 +109,33 @@ impl Compilation {
         options: &ExecuteOptions,
         mut bursts: Option<&mut [StepBurst]>,
         (is_over, mut may_fall_back): (&mut bool, bool),
+        mut failed: Option<RuntimeError>,
     ) -> RuntimeResult<Finished> {
         let _computes = trace::span(SpanKind::Compute, 0);
         tracing::debug!(target: tags::EXECUTION, steps = self.plan().steps.len(), "an execution");
-        expect_time(options)?;
+        if failed.is_none() {
+            expect_time(options)?;
+        }
         if self.plan().steps.len() > 1 {
             self.check(placed)?;
         }
         let mut attempts = self.policy().attempts;
         loop {
-            let mut run = Run::new(self, placed, options)?;
-            run.may_fall_back = may_fall_back;
-            let result = run.steps(bursts.as_deref_mut());
-            if run.is_over {
-                self.give_back_temporaries(std::mem::take(&mut run.temporaries));
-            }
-            *is_over &= run.is_over;
-            let error = match result {
-                Ok(finished) => return Ok(finished),
-                Err(error) => error,
+            let error = match failed.take() {
+                Some(error) => error,
+                None => {
+                    let mut run = Run::new(self, placed, options)?;
+                    run.may_fall_back = may_fall_back;
+                    let result = run.steps(bursts.as_deref_mut());
+                    if run.is_over {
+                        self.give_back_temporaries(std::mem::take(&mut run.temporaries));
+                    }
+                    *is_over &= run.is_over;
+                    match result {
+                        Ok(finished) => return Ok(finished),
+                        Err(error) => error,
+                    }
+                }
             };
             // A model that killed a worker stays one, whatever comes of later attempts.
             may_fall_back &= self.may_fall_back(&error);

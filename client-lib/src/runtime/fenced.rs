@@ -78,7 +78,7 @@ impl Compilation {
                 let going = Going {
                     fences: wait_for.iter().map(|fence| (*fence).clone()).collect(),
                     launched,
-                    outcome: None,
+                    ..Going::default()
                 };
                 Ok(RunEvent::new(self, placed, *options, going))
             }

@@ -49,6 +49,7 @@ mod result;
 mod roles;
 mod run;
 mod shapes;
+mod started;
 mod step;
 mod step_model;
 mod value_store;

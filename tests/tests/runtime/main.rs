@@ -13,3 +13,4 @@ mod older;
 mod partitions;
 mod random;
 mod recovery;
+mod started;
