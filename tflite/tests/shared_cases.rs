@@ -1,5 +1,5 @@
-//! Small models of the shared collection with LiteRT's answers: those with the operations that NNAPI has had since
-//! its feature levels 6 and 7.
+//! Small models of the shared collection with LiteRT's answers: those with the operations that NNAPI has had
+//! since its feature levels 6 and 7.
 
 #![forbid(unsafe_code)]
 

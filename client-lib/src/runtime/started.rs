@@ -25,8 +25,8 @@ pub(super) struct Started {
 }
 
 impl Compilation {
-    /// Has a driver begin an execution of a single step whose arguments it finds in memory. `None` if a thread
-    /// is to execute, which also tells what is wrong.
+    /// Has a driver begin an execution of a single step whose arguments it finds in memory. `None` if a
+    /// thread is to execute, which also tells what is wrong.
     pub(super) fn start_step(&self, placed: &BoundArguments, options: &ExecuteOptions) -> Option<Started> {
         let [step] = &self.plan().steps[..] else {
             return None;

@@ -15,8 +15,8 @@ fn mirror_pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element_size!(ty, mirror_around(context))
 }
 
-/// Puts the tensor into its place, then fills the room around it axis by axis, from the last one on: what lies
-/// before and behind an axis is mirrored with all that the axes after it have got already.
+/// Puts the tensor into its place, then fills the room around it axis by axis, from the last one on: what
+/// lies before and behind an axis is mirrored with all that the axes after it have got already.
 fn mirror_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     let paddings = context.inputs.data::<i32>(1)?;
