@@ -1007,7 +1007,7 @@ static void introspection(void) {
     OK(ANeuralNetworksDevice_getFeatureLevel(device, &level));
     OK(ANeuralNetworksDevice_wait(device));
     OK(ANeuralNetworksDevice_getExtensionSupport(device, "com.nobody.has_this", &has_extension));
-    EXPECT_TRUE(strlen(version) > 0 && type == ANEURALNETWORKS_DEVICE_CPU && level == 30 && !has_extension);
+    EXPECT_TRUE(strlen(version) > 0 && type == ANEURALNETWORKS_DEVICE_CPU && level == 1000007 && !has_extension);
     OK(ANeuralNetworks_getDeviceCount(&count));
     OK(ANeuralNetworks_getDevice(count - 1, &cpu));
     OK(ANeuralNetworksDevice_getName(cpu, &name));

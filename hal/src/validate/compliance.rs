@@ -382,10 +382,9 @@ fn run_by(main: &mut [Operand], all: &[Subgraph]) -> Vec<Subgraph> {
         }
     }
     let mut places = vec![0; all.len()];
-    let mut next = 0;
-    for (place, _) in places.iter_mut().zip(&is_run).filter(|(_, is_run)| **is_run) {
-        *place = next;
-        next += 1;
+    let run = places.iter_mut().zip(&is_run).filter(|(_, is_run)| **is_run);
+    for (number, (place, _)) in (0..).zip(run) {
+        *place = number;
     }
     let rename = |operands: &mut [Operand]| {
         for operand in operands
