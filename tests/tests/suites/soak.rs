@@ -68,6 +68,7 @@ impl Held {
 }
 
 /// A moment of the driver.
+#[derive(Clone, Copy)]
 struct Sample {
     seconds: f64,
     held: [Held; PROCESSES.len()],
@@ -211,9 +212,19 @@ fn come_and_go(place: &Place, number: u64, is_over: &AtomicBool, clients: &Atomi
 fn watch(stage: &mut Stage, time: Duration) -> Vec<Sample> {
     let began = MonotonicClock.now();
     let every = (time / 600).clamp(Duration::from_millis(50), Duration::from_secs(1));
-    // What this function keeps must not be what is seen to grow.
-    let mut samples = Vec::with_capacity((time.as_nanos() / every.as_nanos()) as usize + 1);
-    let mut latencies = Vec::with_capacity((every.as_micros() / PAUSE.as_micros()) as usize + 1);
+    // What this function keeps must not be what is seen to grow: it is written to once, so that it is there.
+    let none = Sample {
+        seconds: 0.0,
+        held: [Held {
+            resident: 0.0,
+            fds: 0.0,
+        }; PROCESSES.len()],
+        p99_micros: 0.0,
+    };
+    let mut samples = vec![none; (time.as_nanos() / every.as_nanos()) as usize + 1];
+    samples.clear();
+    let mut latencies = vec![Duration::ZERO; (every.as_micros() / PAUSE.as_micros()) as usize + 1];
+    latencies.clear();
     let worker = stage.bystander.device.worker().pid;
     let processes = [stage.daemon.pid(), worker, std::process::id()];
     loop {
@@ -295,20 +306,27 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
         "not all processes can be looked at: run it as root"
     );
     let mut growing = Vec::new();
-    let mut judge = |what: String, slope: Slope| {
+    let mut judge = |what: String, points: &[(f64, f64)], fit: fn(&[(f64, f64)]) -> Slope| {
+        let slope = fit(points);
         println!("{what}: {:+.4} +- {:.4} a second", slope.slope, slope.error);
         if slope.grows() {
+            let values: Vec<_> = points.iter().map(|(_, value)| value.round()).collect();
+            println!("{what}, part by part: {values:?}");
             growing.push(what);
         }
     };
     for (index, name) in PROCESSES.into_iter().enumerate() {
-        let memory = Slope::of_steps(&averages(&samples, |sample| sample.held[index].resident));
-        let fds = Slope::of_line(&averages(&samples, |sample| sample.held[index].fds));
-        judge(format!("resident bytes of {name}"), memory);
-        judge(format!("descriptors of {name}"), fds);
+        let memory = averages(&samples, |sample| sample.held[index].resident);
+        let fds = averages(&samples, |sample| sample.held[index].fds);
+        judge(format!("resident bytes of {name}"), &memory, Slope::of_steps);
+        judge(format!("descriptors of {name}"), &fds, Slope::of_line);
     }
-    let latency = Slope::of_line(&averages(&samples, |sample| sample.p99_micros));
-    judge("p99 of the client that stays, in us".to_owned(), latency);
+    let latency = averages(&samples, |sample| sample.p99_micros);
+    judge(
+        "p99 of the client that stays, in us".to_owned(),
+        &latency,
+        Slope::of_line,
+    );
     if !is_long {
         return;
     }
