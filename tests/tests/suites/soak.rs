@@ -48,7 +48,7 @@ const P99_RATIO: f64 = 1.1;
 const PROCESSES: [&str; 3] = [
     "the supervisor",
     "the worker of the client that stays",
-    "the client that stays",
+    "the process of this test, with the client that stays",
 ];
 
 /// What a process has.
