@@ -38,10 +38,7 @@ use nnhal_bench::machine::private_kib;
 use nnhal_bench::program;
 use nnhal_bench::report::duration;
 use nnhal_bench::{Error, Result, models};
-use nnhal_client::{
-    BurstOptions, Deadline, Device, ExecuteOptions, Fence, Input, Memory, Output, PrepareOptions,
-    PreparedModel, Request,
-};
+use nnhal_client::{BurstOptions, Deadline, Device, ExecuteOptions, Fence, Memory, PreparedModel, Request};
 use serde::Serialize;
 
 use cost::{Cost, cost};
@@ -98,9 +95,11 @@ fn measure(options: Arguments) -> Result<()> {
     })?);
     costs.push(time("connect", STARTS, REST, connect)?);
     costs.push(time("connect_at_once", STARTS, Duration::ZERO, connect)?);
-    costs.push(time("prepare", REPEATS, Duration::ZERO, || prepare(&device))?);
+    costs.push(time("prepare", REPEATS, Duration::ZERO, || {
+        models::prepare_add(&device)
+    })?);
     costs.push(first_executions(&device)?);
-    let prepared = prepare(&device)?;
+    let prepared = models::prepare_add(&device)?;
     costs.extend(memories(&prepared)?);
     costs.extend(registrations(&prepared)?);
     costs.push(time("burst", REPEATS, Duration::ZERO, || {
@@ -123,28 +122,10 @@ fn measure(options: Arguments) -> Result<()> {
     program::write_json(&report, options.common.json.as_deref())
 }
 
-fn prepare(device: &Device) -> Result<PreparedModel> {
-    Ok(device.prepare(&models::add(1)?, &PrepareOptions::new())?)
-}
-
-fn run(prepared: &PreparedModel) -> Result<()> {
-    let mut sum = [0.0_f32];
-    prepared.run(
-        &[Input::from(&[1.0_f32])],
-        &mut [Output::from(&mut sum)],
-        &ExecuteOptions::new(),
-    )?;
-    if sum == [1.0 + models::ADDEND] {
-        Ok(())
-    } else {
-        Err(Error::wrong_answer("costs"))
-    }
-}
-
 /// The device and the model that were used, to be let go when the time has been taken.
 fn first_result(device: Device) -> Result<(Device, PreparedModel)> {
-    let prepared = prepare(&device)?;
-    run(&prepared)?;
+    let prepared = models::prepare_add(&device)?;
+    models::run_add(&prepared, "costs")?;
     Ok((device, prepared))
 }
 
@@ -152,9 +133,9 @@ fn first_result(device: Device) -> Result<(Device, PreparedModel)> {
 fn first_executions(device: &Device) -> Result<Cost> {
     let mut nanos = Vec::new();
     for _ in 0..REPEATS {
-        let prepared = prepare(device)?;
+        let prepared = models::prepare_add(device)?;
         let start = Instant::now();
-        run(&prepared)?;
+        models::run_add(&prepared, "costs")?;
         nanos.push(start.elapsed().as_nanos() as f64);
     }
     Ok(cost("first_execution", &nanos))

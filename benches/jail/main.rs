@@ -18,8 +18,7 @@ use nnhal_bench::report::duration;
 use nnhal_bench::samples::{Samples, median, quantile};
 use nnhal_bench::{Error, Result, models, program};
 use nnhal_client::{
-    Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, Memory, Output, PrepareOptions,
-    PreparedModel, RegisteredRequest, Request,
+    Burst, BurstOptions, Device, Devices, ExecuteOptions, Memory, RegisteredRequest, Request,
 };
 use serde::Serialize;
 
@@ -88,7 +87,7 @@ impl Side {
         let devices = program::own_driver_with(Some(file.path()))?;
         // The driver has read the file once the first connection is there.
         let device = devices.fastest()?;
-        let mut burst = prepare(&device)?.burst(&BurstOptions::new())?;
+        let mut burst = models::prepare_add(&device)?.burst(&BurstOptions::new())?;
         let memory = Memory::new(128)?;
         let request = Request::new().input(&memory, 0..4).output(&memory, 64..68);
         let registered = burst.register(&request)?;
@@ -111,31 +110,13 @@ impl Side {
         std::thread::park_timeout(REST);
         let start = Instant::now();
         let device = self.devices.device(self.device.name())?;
-        let prepared = prepare(&device)?;
-        run(&prepared)?;
+        let prepared = models::prepare_add(&device)?;
+        models::run_add(&prepared, "jail")?;
         let elapsed = start.elapsed().as_nanos() as f64;
         taken.connect_to_first_result_ns.push(elapsed);
         let kib = private_kib(device.worker().pid);
         taken.private_memory_kib.extend(kib.map(|kib| kib as f64));
         Ok(())
-    }
-}
-
-fn prepare(device: &Device) -> Result<PreparedModel> {
-    Ok(device.prepare(&models::add(1)?, &PrepareOptions::new())?)
-}
-
-fn run(prepared: &PreparedModel) -> Result<()> {
-    let mut sum = [0.0_f32];
-    prepared.run(
-        &[Input::from(&[1.0_f32])],
-        &mut [Output::from(&mut sum)],
-        &ExecuteOptions::new(),
-    )?;
-    if sum == [1.0 + models::ADDEND] {
-        Ok(())
-    } else {
-        Err(Error::wrong_answer("jail"))
     }
 }
 

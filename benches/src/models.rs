@@ -1,8 +1,11 @@
 //! The models that are executed.
 
-use nnhal_client::{Model, ModelBuilder, OperationType, TensorType};
+use nnhal_client::{
+    Device, ExecuteOptions, Input, Model, ModelBuilder, OperationType, Output, PrepareOptions, PreparedModel,
+    TensorType,
+};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Bytes of one value.
 pub const VALUE_BYTES: u32 = 4;
@@ -44,4 +47,30 @@ pub fn add(count: u32) -> Result<Model> {
     let sum = model.output(TensorType::float32(&[count]));
     model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
     Ok(model.finish()?)
+}
+
+/// Prepares [`add`] of one value.
+///
+/// # Errors
+/// The device cannot prepare it.
+pub fn prepare_add(device: &Device) -> Result<PreparedModel> {
+    Ok(device.prepare(&add(1)?, &PrepareOptions::new())?)
+}
+
+/// Executes what [`prepare_add`] has prepared, and looks at the answer. `bench` is who does.
+///
+/// # Errors
+/// The execution fails, or its answer is wrong.
+pub fn run_add(prepared: &PreparedModel, bench: &str) -> Result<()> {
+    let mut sum = [0.0_f32];
+    prepared.run(
+        &[Input::from(&[1.0_f32])],
+        &mut [Output::from(&mut sum)],
+        &ExecuteOptions::new(),
+    )?;
+    if sum == [1.0 + ADDEND] {
+        Ok(())
+    } else {
+        Err(Error::wrong_answer(bench))
+    }
 }

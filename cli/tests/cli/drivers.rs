@@ -76,7 +76,10 @@ fn driver_that_runs_is_listed_used_and_left_running() {
     assert_eq!(devices[0]["name"], "nnhal-reference", "{devices}");
     assert_eq!(devices.as_array().unwrap().len(), 1, "{devices}");
     let text = run_in(&here, &runtime_dir, &["devices"]).succeeds().stdout;
-    assert!(text.starts_with("nnhal-reference  CPU  HAL feature level 7"), "{text}");
+    assert!(
+        text.starts_with("nnhal-reference  CPU  HAL feature level 7"),
+        "{text}"
+    );
     let model = digits("digits_int8.tflite");
     let run = ["run", model.to_str().unwrap(), "--json"];
     let report = run_in(&here, &runtime_dir, &run).succeeds().json();
