@@ -11,6 +11,10 @@
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no
 //! system call.
 
+mod cancellation;
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -26,6 +30,8 @@ use nnhal_os::{SysError, eventfd};
 use crate::cores::WorkerCores;
 use crate::trace;
 use nnhal::diag::trace::SpanKind;
+
+use cancellation::Cancellation;
 
 /// How long waiting raises work by one priority.
 pub(crate) const AGEING: Duration = Duration::from_millis(100);
@@ -76,12 +82,9 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 struct TicketState {
     rank: u8,
-    /// Which piece of work runs, or is about to.
-    run: AtomicU64,
-    /// Which one was cancelled; 0 for none.
-    cancelled: AtomicU64,
+    cancellation: Cancellation,
     /// Becomes readable when the work is cancelled; there once somebody waits for it. Set under the lock.
-    cancellation: OnceLock<OwnedFd>,
+    cancelled: OnceLock<OwnedFd>,
     /// Set by whoever lets this one in; the waiting thread clears it.
     is_granted: AtomicBool,
     /// Nanoseconds; work of higher priority waits until then.
@@ -231,7 +234,7 @@ impl Scheduler {
             if ticket.is_granted.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let interruption = if ticket.is_cancelled() {
+            let interruption = if ticket.cancellation.is_wanted() {
                 Some(Interruption::Cancelled)
             } else {
                 deadline
@@ -261,22 +264,7 @@ impl Scheduler {
     }
 }
 
-/// The number of work that has none, as that of calls.
-const UNNUMBERED: u64 = 1;
-
-/// Numbers are told from [`UNNUMBERED`] and from none.
-fn run_of(number: u32) -> u64 {
-    1 << u32::BITS | u64::from(number)
-}
-
 impl TicketState {
-    /// Whether what runs was cancelled. What was cancelled before or after it does not count.
-    #[inline]
-    fn is_cancelled(&self) -> bool {
-        let cancelled = self.cancelled.load(Ordering::Acquire);
-        cancelled != 0 && cancelled == self.run.load(Ordering::Relaxed)
-    }
-
     /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction,
     /// which would be felt in every operation.
     #[inline]
@@ -294,9 +282,8 @@ impl Ticket {
             scheduler: Arc::clone(scheduler),
             state: Arc::new(TicketState {
                 rank: rank(priority),
-                run: AtomicU64::new(UNNUMBERED),
-                cancelled: AtomicU64::new(0),
-                cancellation: OnceLock::new(),
+                cancellation: Cancellation::default(),
+                cancelled: OnceLock::new(),
                 is_granted: AtomicBool::new(false),
                 immune_until: AtomicU64::new(0),
                 progress: AtomicU64::new(0),
@@ -320,7 +307,7 @@ impl Ticket {
     /// [`Interruption`] if the deadline passes or the work is cancelled while it waits; then it holds no
     /// slot.
     pub(crate) fn enter(&self, deadline: Deadline) -> Result<(), Interruption> {
-        if self.state.is_cancelled() {
+        if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
         }
         let is_open = self.scheduler.waiting.load(Ordering::SeqCst) == 0 && self.scheduler.take_slot();
@@ -340,7 +327,8 @@ impl Ticket {
     /// so who stays must leave before long all the same.
     #[inline]
     pub(crate) fn stay(&self) -> bool {
-        let may_stay = self.scheduler.waiting.load(Ordering::Relaxed) == 0 && !self.state.is_cancelled();
+        let may_stay =
+            self.scheduler.waiting.load(Ordering::Relaxed) == 0 && !self.state.cancellation.is_wanted();
         if may_stay {
             self.state.advance(2);
         }
@@ -369,61 +357,42 @@ impl Ticket {
     ///
     /// There is none yet, and none can be made.
     pub(crate) fn cancellation(&self) -> Result<&OwnedFd, SysError> {
-        if let Some(event) = self.state.cancellation.get() {
+        if let Some(event) = self.state.cancelled.get() {
             return Ok(event);
         }
         let event = eventfd::create()?;
         // Whoever cancels without seeing the event had the lock before.
         let _queue = self.scheduler.lock();
-        Ok(self.state.cancellation.get_or_init(|| event))
+        Ok(self.state.cancelled.get_or_init(|| event))
     }
 
     /// Whether the work was asked to end.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.state.is_cancelled()
+        self.state.cancellation.is_wanted()
     }
 
     /// Forgets an earlier cancellation, before the ticket is used for other work.
     pub(crate) fn reset(&self) {
-        self.state.cancelled.store(0, Ordering::Release);
+        self.state.cancellation.reset();
     }
 
     /// The next piece of work has this number, by which [`Observer::cancel_run`] names it. Numbers count up,
     /// and begin again behind the last.
     #[inline]
     pub(crate) fn begin(&self, number: u32) {
-        self.state.run.store(run_of(number), Ordering::Relaxed);
-        if self.state.cancelled.load(Ordering::Relaxed) != 0 {
-            self.forget_earlier(number);
-        }
-    }
-
-    /// Forgets what was cancelled after its end, before its number comes again.
-    #[cold]
-    fn forget_earlier(&self, number: u32) {
-        let cancelled = self.state.cancelled.load(Ordering::Relaxed);
-        // The upper half only says that there is a number.
-        let is_earlier = (cancelled as u32).wrapping_sub(number).cast_signed() < 0;
-        if is_earlier {
-            // Unless it was another just now.
-            let _ = self
-                .state
-                .cancelled
-                .compare_exchange(cancelled, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        self.state.cancellation.begin(number);
     }
 
     /// Goes on with the work of another ticket, of which some may have been cancelled.
     pub(crate) fn take_over(&self, other: &Ticket) {
-        let cancelled = other.state.cancelled.load(Ordering::Relaxed);
-        self.state.cancelled.store(cancelled, Ordering::Release);
+        self.state.cancellation.take_over(&other.state.cancellation);
     }
 
     /// See [`nnhal_device::Control::checkpoint`].
     #[inline]
     pub(crate) fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption> {
         self.state.advance(2);
-        if self.state.is_cancelled() {
+        if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
         }
         if self.scheduler.waiting.load(Ordering::Relaxed) > self.state.rank + 1 {
@@ -480,23 +449,26 @@ impl Work for Ticket {
 impl Observer {
     /// Asks the work, which has no number, to end at its next checkpoint, or at once if it waits for a slot.
     pub(crate) fn cancel(&self) {
-        self.cancel_as(UNNUMBERED);
+        let Some(state) = self.state.upgrade() else { return };
+        state.cancellation.want();
+        self.call(&state);
     }
 
     /// The same for the piece of work of this number alone, whether it has begun or not. Nothing happens if
     /// it has ended.
     pub(crate) fn cancel_run(&self, number: u32) {
-        self.cancel_as(run_of(number));
+        let Some(state) = self.state.upgrade() else { return };
+        state.cancellation.want_run(number);
+        self.call(&state);
     }
 
-    fn cancel_as(&self, run: u64) {
-        let Some(state) = self.state.upgrade() else { return };
-        state.cancelled.store(run, Ordering::Release);
+    /// Has the work look whether it is to end, wherever it waits.
+    fn call(&self, state: &Arc<TicketState>) {
         let queue = self.scheduler.lock();
-        for waiter in queue.iter().filter(|waiter| Arc::ptr_eq(&waiter.ticket, &state)) {
+        for waiter in queue.iter().filter(|waiter| Arc::ptr_eq(&waiter.ticket, state)) {
             waiter.thread.unpark();
         }
-        if let Some(event) = state.cancellation.get() {
+        if let Some(event) = state.cancelled.get() {
             // A full counter wakes as well.
             let _ = eventfd::add(event, 1);
         }
@@ -523,263 +495,5 @@ impl Observer {
     #[must_use]
     pub(crate) fn is_alive(&self) -> bool {
         self.state.strong_count() > 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use nnhal_os::time::ManualClock;
-
-    use super::*;
-
-    struct Bench {
-        clock: Arc<ManualClock>,
-        scheduler: Arc<Scheduler>,
-        entered: (mpsc::Sender<&'static str>, mpsc::Receiver<&'static str>),
-    }
-
-    impl Bench {
-        fn new() -> Bench {
-            let clock = Arc::new(ManualClock::new(TimePoint::from_nanos(1_000_000_000)));
-            Bench {
-                scheduler: Scheduler::with_clock(1, Arc::new(WorkerCores::alone()), clock.clone()),
-                clock,
-                entered: mpsc::channel(),
-            }
-        }
-
-        fn ticket(&self, priority: Priority) -> Ticket {
-            Ticket::new(&self.scheduler, priority)
-        }
-
-        /// Starts a thread that enters, says so, and leaves; returns once it waits.
-        fn queue(&self, name: &'static str, priority: Priority) -> std::thread::JoinHandle<()> {
-            let ticket = self.ticket(priority);
-            let said = self.entered.0.clone();
-            let before = self.scheduler.lock().len();
-            let thread = std::thread::spawn(move || {
-                ticket.enter(Deadline::NONE).unwrap();
-                said.send(name).unwrap();
-                ticket.leave();
-            });
-            while self.scheduler.lock().len() == before {
-                std::thread::yield_now();
-            }
-            self.clock.advance(Duration::from_nanos(1));
-            thread
-        }
-
-        fn order(&self, count: usize) -> Vec<&'static str> {
-            (0..count)
-                .map(|_| self.entered.1.recv_timeout(Duration::from_secs(20)).unwrap())
-                .collect()
-        }
-    }
-
-    #[test]
-    fn slots_are_bounded_and_given_back() {
-        let bench = Bench::new();
-        let (first, second) = (bench.ticket(Priority::Low), bench.ticket(Priority::High));
-        let past = Deadline::at(TimePoint::EPOCH);
-        first.enter(past).unwrap();
-        assert_eq!(second.enter(past), Err(Interruption::DeadlineMissed));
-        first.leave();
-        second.enter(past).unwrap();
-        second.leave();
-        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
-        assert_eq!(bench.scheduler.waiting.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn waiting_work_is_let_in_by_priority_and_then_by_age() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::High);
-        runner.enter(Deadline::NONE).unwrap();
-        let threads = [
-            bench.queue("low", Priority::Low),
-            bench.queue("medium 1", Priority::Medium),
-            bench.queue("medium 2", Priority::Medium),
-            bench.queue("high", Priority::High),
-        ];
-        runner.leave();
-        assert_eq!(bench.order(4), ["high", "medium 1", "medium 2", "low"]);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-    }
-
-    #[test]
-    fn low_priority_that_waited_long_goes_before_high_priority_that_came_later() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::High);
-        runner.enter(Deadline::NONE).unwrap();
-        let low = bench.queue("low", Priority::Low);
-        bench.clock.advance(AGEING * 2);
-        let high = bench.queue("high", Priority::High);
-        runner.leave();
-        assert_eq!(bench.order(2), ["low", "high"]);
-        low.join().unwrap();
-        high.join().unwrap();
-    }
-
-    #[test]
-    fn running_work_lets_higher_priority_go_first_and_goes_on() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::Low);
-        runner.enter(Deadline::NONE).unwrap();
-        runner.checkpoint(Deadline::NONE).unwrap();
-        let high = bench.queue("high", Priority::High);
-        runner.checkpoint(Deadline::NONE).unwrap();
-        assert_eq!(bench.order(1), ["high"]);
-        high.join().unwrap();
-        runner.leave();
-        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn running_work_does_not_yield_to_its_own_priority() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::Medium);
-        runner.enter(Deadline::NONE).unwrap();
-        let other = bench.queue("other", Priority::Medium);
-        runner.checkpoint(Deadline::NONE).unwrap();
-        assert!(bench.entered.1.try_recv().is_err());
-        runner.leave();
-        other.join().unwrap();
-    }
-
-    #[test]
-    fn work_stays_in_its_slot_unless_somebody_waits_or_it_was_cancelled() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::High);
-        runner.enter(Deadline::NONE).unwrap();
-        let before = runner.observer().progress().unwrap();
-        assert!(runner.stay());
-        // Pieces of work that follow each other are not one that hangs.
-        let after = runner.observer().progress().unwrap();
-        assert!(after.is_running && after.count > before.count);
-        let other = bench.queue("other", Priority::Low);
-        assert!(!runner.stay());
-        runner.leave();
-        assert_eq!(bench.order(1), ["other"]);
-        other.join().unwrap();
-        runner.enter(Deadline::NONE).unwrap();
-        runner.observer().cancel();
-        assert!(!runner.stay());
-        runner.leave();
-    }
-
-    #[test]
-    fn aged_work_keeps_its_slot_for_a_quantum() {
-        let bench = Bench::new();
-        let low = bench.ticket(Priority::Low);
-        low.state.immune_until.store(u64::MAX, Ordering::Relaxed);
-        let high = {
-            assert!(bench.scheduler.take_slot());
-            bench.queue("high", Priority::High)
-        };
-        low.checkpoint(Deadline::NONE).unwrap();
-        assert!(bench.entered.1.try_recv().is_err());
-        low.state.immune_until.store(0, Ordering::Relaxed);
-        low.checkpoint(Deadline::NONE).unwrap();
-        assert_eq!(bench.order(1), ["high"]);
-        high.join().unwrap();
-        low.leave();
-    }
-
-    #[test]
-    fn cancelled_work_ends_whether_it_waits_or_runs() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::Medium);
-        runner.enter(Deadline::NONE).unwrap();
-        let waiting = bench.ticket(Priority::Medium);
-        let observer = waiting.observer();
-        let thread = std::thread::spawn(move || waiting.enter(Deadline::NONE));
-        while bench.scheduler.lock().is_empty() {
-            std::thread::yield_now();
-        }
-        observer.cancel();
-        assert_eq!(thread.join().unwrap(), Err(Interruption::Cancelled));
-        runner.observer().cancel();
-        assert_eq!(runner.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
-        runner.leave();
-        runner.reset();
-        runner.enter(Deadline::NONE).unwrap();
-        runner.leave();
-        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn only_the_piece_of_work_that_was_meant_is_cancelled() {
-        let bench = Bench::new();
-        let ticket = bench.ticket(Priority::Medium);
-        let observer = ticket.observer();
-        ticket.enter(Deadline::NONE).unwrap();
-        let outcome = |number| {
-            ticket.begin(number);
-            ticket.checkpoint(Deadline::NONE)
-        };
-        assert_eq!(outcome(u32::MAX), Ok(()));
-        // One that has not begun, and by whose number others are not taken for it.
-        observer.cancel_run(2);
-        assert_eq!(ticket.checkpoint(Deadline::NONE), Ok(()));
-        assert_eq!(outcome(0), Ok(()));
-        assert_eq!(outcome(1), Ok(()));
-        assert_eq!(outcome(2), Err(Interruption::Cancelled));
-        assert_eq!(outcome(3), Ok(()));
-        // One that has ended: forgotten before its number comes again.
-        observer.cancel_run(2);
-        assert_eq!(outcome(4), Ok(()));
-        assert_eq!(outcome(2), Ok(()));
-        // One that runs, on another ticket too.
-        observer.cancel_run(2);
-        assert_eq!(ticket.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
-        let next = bench.ticket(Priority::Medium);
-        next.begin(2);
-        next.take_over(&ticket);
-        assert_eq!(next.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
-        ticket.leave();
-    }
-
-    #[test]
-    fn suspended_work_ends_at_its_deadline() {
-        let bench = Bench::new();
-        let runner = bench.ticket(Priority::Low);
-        runner.enter(Deadline::NONE).unwrap();
-        let (release, released) = mpsc::channel::<()>();
-        let high = bench.ticket(Priority::High);
-        let thread = std::thread::spawn(move || {
-            high.enter(Deadline::NONE).unwrap();
-            released.recv_timeout(Duration::from_secs(20)).unwrap();
-            high.leave();
-        });
-        while bench.scheduler.lock().is_empty() {
-            std::thread::yield_now();
-        }
-        // The bench's clock stands still, past this deadline.
-        let past = Deadline::at(TimePoint::EPOCH);
-        assert_eq!(runner.checkpoint(past), Err(Interruption::DeadlineMissed));
-        runner.leave();
-        release.send(()).unwrap();
-        thread.join().unwrap();
-        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn progress_moves_on_while_work_runs() {
-        let bench = Bench::new();
-        let ticket = bench.ticket(Priority::Low);
-        let observer = ticket.observer();
-        let progress = || observer.progress().unwrap();
-        assert_eq!((progress().count, progress().is_running), (0, false));
-        ticket.enter(Deadline::NONE).unwrap();
-        let before = progress();
-        assert!(before.is_running);
-        ticket.checkpoint(Deadline::NONE).unwrap();
-        assert!(progress().is_running && progress().count > before.count);
-        ticket.leave();
-        assert!(!progress().is_running);
-        drop(ticket);
-        assert_eq!(observer.progress(), None);
     }
 }

@@ -98,8 +98,9 @@ pub enum Call {
         size: u64,
     },
     /// Asks that an execution of a burst that has not ended yet shall end early, whether it has begun or not.
-    /// A burst remembers the last such wish. Since version 2 of the protocol. Answer: [`super::Reply::Done`];
-    /// the execution ends as it would have, or with `GENERAL_FAILURE` saying that it was cancelled.
+    /// Of several such wishes a burst keeps the one for the latest sequence. Since version 3 of the protocol.
+    /// Answer: [`super::Reply::Done`]; the execution ends as it would have, or with `GENERAL_FAILURE` saying
+    /// that it was cancelled.
     CancelBurst {
         /// The burst.
         burst: BurstHandle,

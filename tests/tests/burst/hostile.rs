@@ -59,6 +59,8 @@ fn cancelling_at_random_ends_what_is_named_and_nothing_else() {
     // It has not come yet: the wish is for it alone.
     assert_eq!(cancel(raw.burst, 12, &mut raw), Ok(Reply::Done));
     raw.expect_success();
+    // One for an earlier request is not instead of it.
+    assert_eq!(cancel(raw.burst, 8, &mut raw), Ok(Reply::Done));
     raw.general(12, &[Pool::Memory(raw.memory)], &[]);
     raw.expect_refusal(12, "cancelled");
     raw.expect_success();
