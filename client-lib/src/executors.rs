@@ -1,4 +1,8 @@
 //! What carries out the executions of a prepared model, as those see it who do not make it.
+//!
+//! By messages go a model's first execution and its fenced ones; what no ring can say, as a time limit for
+//! loops or for the wait; what is too long for a ring; and what finds all of the model's or the connection's
+//! busy.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +46,9 @@ pub(crate) trait Executor: Send + Sync + Debug {
 
     /// Waits for the end of what was begun. After [`crate::ErrorKind::TimedOut`] it can be waited for again.
     fn finish(&mut self, deadline: Deadline) -> Result<Completed>;
+
+    /// Whether nothing that was begun has yet to be finished.
+    fn is_idle(&self) -> bool;
 
     /// Where the results come from, if there is anything.
     fn consumer(&self) -> Option<&Consumer>;

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{Consumer, WaitSettings};
-use nnhal::wire::Call;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::Awaited;
@@ -88,38 +87,36 @@ impl RingExecution {
             State::Held(executor) => executor.executor.finish(deadline),
             State::HandedOver(outcome) => {
                 let deadline = self.model.link().timeouts().work_deadline(deadline);
-                match outcome.wait(deadline) {
-                    Some(result) => result,
-                    None => Err(ErrorKind::TimedOut {
+                outcome.wait(deadline).unwrap_or_else(|| {
+                    Err(ErrorKind::TimedOut {
                         call: CALL,
                         process: self.model.link().worker(),
                     }
-                    .into()),
-                }
+                    .into())
+                })
             }
             State::Over => return Err(taken_before()),
         };
-        match &result {
-            Err(error) if matches!(error.kind(), ErrorKind::TimedOut { .. }) => result,
-            _ => self.end(result),
+        if is_still_running(&result) {
+            return result;
         }
+        self.end(result)
     }
 
     /// As [`std::future::Future::poll`]. The first time it polls the ring for a moment: an execution that is
-    /// short needs no other thread then.
+    /// short needs no other thread then. What an end without a result means takes a call to learn, which the
+    /// completer makes.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Completed>> {
         if let Err(error) = self.model.link().check_process() {
             return Poll::Ready(Err(error));
         }
         match &mut self.state {
             State::Held(executor) => {
-                if executor
-                    .executor
-                    .consumer_mut()
-                    .is_none_or(Consumer::is_ready_soon)
-                {
+                if has_result(executor, Consumer::is_ready_soon) {
                     let result = executor.executor.finish(NOW);
-                    return Poll::Ready(self.end(result));
+                    if !is_still_running(&result) {
+                        return Poll::Ready(self.end(result));
+                    }
                 }
                 if let Err(error) = self.model.link().start_completer() {
                     return Poll::Ready(Err(error));
@@ -165,10 +162,12 @@ impl RingExecution {
         }
     }
 
-    /// Asks the driver to end it early. It ends in any case.
+    /// Asks the driver to end it early, if it has not ended. It ends in any case.
     pub(crate) fn cancel(&self) {
-        let Started { burst, sequence } = self.started;
-        self.model.link().tell(Call::CancelBurst { burst, sequence });
+        if !matches!(self.state, State::Over) {
+            let Started { burst, sequence } = self.started;
+            self.model.link().cancel_burst(burst, sequence);
+        }
     }
 
     /// Gives the executor to the completer, which was started.
@@ -202,11 +201,13 @@ impl Drop for RingExecution {
         match &mut self.state {
             State::Over => {}
             State::Held(executor) => {
-                if executor.executor.consumer_mut().is_none_or(Consumer::is_ready) {
+                if has_result(executor, Consumer::is_ready) {
                     let result = executor.executor.finish(NOW);
-                    // Nobody wants to know.
-                    let _ = self.end(result);
-                    return;
+                    if !is_still_running(&result) {
+                        // Nobody wants to know.
+                        let _ = self.end(result);
+                        return;
+                    }
                 }
                 self.cancel();
                 // What it uses is kept until its end. Without the thread the worker alone keeps it.
@@ -222,6 +223,17 @@ impl Drop for RingExecution {
             }
         }
     }
+}
+
+/// Whether a result is there by what a look at the ring says, and not its end alone.
+fn has_result(executor: &mut Counted, look: fn(&mut Consumer) -> bool) -> bool {
+    let consumer = executor.executor.consumer_mut();
+    consumer.is_some_and(|consumer| look(consumer) && consumer.has_packet())
+}
+
+/// Whether it can be waited for again.
+fn is_still_running(result: &Result<Completed>) -> bool {
+    matches!(result, Err(error) if matches!(error.kind(), ErrorKind::TimedOut { .. }))
 }
 
 fn taken_before() -> Error {
@@ -278,11 +290,18 @@ impl Outcome {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Completed>> {
+        // Wakers are the program's: neither made nor dropped under the lock.
+        let waker = context.waker().clone();
         let mut state = self.lock();
         match state.result.take() {
-            Some(result) => Poll::Ready(result),
+            Some(result) => {
+                drop(state);
+                Poll::Ready(result)
+            }
             None => {
-                state.waker = Some(context.waker().clone());
+                let earlier = state.waker.replace(waker);
+                drop(state);
+                drop(earlier);
                 Poll::Pending
             }
         }
@@ -294,8 +313,10 @@ impl Outcome {
         match state.result.take() {
             Some(result) => Some((callback, result)),
             None => {
-                state.waker = None;
+                let waker = state.waker.take();
                 state.callback = Some(callback);
+                drop(state);
+                drop(waker);
                 None
             }
         }
@@ -304,8 +325,11 @@ impl Outcome {
     /// Nobody waits any more; whether it has ended.
     fn give_up(&self) -> bool {
         let mut state = self.lock();
-        state.waker = None;
-        state.result.is_some()
+        let waker = state.waker.take();
+        let has_ended = state.result.is_some();
+        drop(state);
+        drop(waker);
+        has_ended
     }
 
     /// Leaves the result to who waits. A callback is given back with it.
@@ -360,13 +384,16 @@ impl Awaited for Handed {
         self.model.wait_settings()
     }
 
-    fn finish(self: Box<Self>) {
+    fn finish(mut self: Box<Self>) -> Option<Box<dyn Awaited>> {
+        let result = self.executor.executor.finish(NOW);
+        if is_still_running(&result) {
+            return Some(self);
+        }
         let Handed {
-            mut executor,
+            executor,
             model,
             then,
         } = *self;
-        let result = executor.executor.finish(NOW);
         model.end_with(executor, &result);
         let called = match then {
             Then::Tell(outcome) => outcome.tell(result),
@@ -376,5 +403,6 @@ impl Awaited for Handed {
         if let Some((callback, result)) = called {
             model.link().run_callback(Box::new(move || callback(result)));
         }
+        None
     }
 }

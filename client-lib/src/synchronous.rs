@@ -146,10 +146,11 @@ impl PreparedModel {
         }
     }
 
-    /// Keeps an executor for the next execution, unless it may still be at work on this one.
+    /// Keeps an executor for the next execution, unless it may still be at work on this one: also after an
+    /// error that came from elsewhere than its ring.
     #[inline]
     pub(crate) fn end_with(&self, executor: Counted, result: &Result<Completed>) {
-        if !is_given_up(result) {
+        if !is_given_up(result) && executor.executor.is_idle() {
             self.executors().keep(executor);
         }
     }
@@ -175,6 +176,10 @@ impl Executor for Burst {
 
     fn finish(&mut self, deadline: Deadline) -> Result<Completed> {
         self.finish_started(deadline)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight() == 0
     }
 
     fn consumer(&self) -> Option<&Consumer> {

@@ -277,8 +277,11 @@ impl Exchange {
         let answer = link.call(Call::GetStatus, &[]);
         match (link.ended_with(), answer) {
             (Some(_), _) => link.ended_error(self.name),
-            (None, Err(error)) => error.about(self.name),
-            (None, Ok(_)) => link.misplaced(self.name, &"the end of the burst"),
+            // The burst has ended all the same: there is nothing to wait for again.
+            (None, Err(error)) if !matches!(error.kind(), ErrorKind::TimedOut { .. }) => {
+                error.about(self.name)
+            }
+            (None, _) => link.misplaced(self.name, &"the end of the burst"),
         }
     }
 

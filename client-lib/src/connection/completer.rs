@@ -34,8 +34,8 @@ pub(crate) trait Awaited: Send + std::fmt::Debug {
     /// How to wait for it.
     fn wait_settings(&self) -> WaitSettings;
 
-    /// Takes the result, which has come, and tells it.
-    fn finish(self: Box<Self>);
+    /// Takes the result and tells it; gives the execution back if what has come was the result of another.
+    fn finish(self: Box<Self>) -> Option<Box<dyn Awaited>>;
 }
 
 /// The completer of a connection.
@@ -184,8 +184,11 @@ impl Pending<'_> {
         while let Some(at) = self.executions.iter_mut().position(is_ready) {
             let execution = self.executions.swap_remove(at);
             // It calls wakers, which are the program's.
-            if std::panic::catch_unwind(AssertUnwindSafe(|| execution.finish())).is_err() {
-                tracing::error!(target: tags::DRIVER, "the waker of a future panicked; the others go on");
+            match std::panic::catch_unwind(AssertUnwindSafe(|| execution.finish())) {
+                Ok(unfinished) => self.executions.extend(unfinished),
+                Err(_) => {
+                    tracing::error!(target: tags::DRIVER, "telling of an end panicked; other executions go on");
+                }
             }
         }
     }

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 
 use nnhal::diag::tags;
 use nnhal::wire::handshake::CANCEL_BURST_SINCE;
-use nnhal::wire::{self, Call, Envelope, Inbox, Object};
+use nnhal::wire::{self, BurstHandle, Call, Envelope, Inbox, Object};
 use nnhal_hal::{DeviceInfo, Failure, OutputShape};
 use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::Deadline;
@@ -83,8 +83,8 @@ pub(crate) struct Link {
     ending: OnceLock<Ending>,
     callbacks: Callbacks,
     completer: Completer,
-    /// Objects given up while the socket had no room to say so; said before the next call.
-    unreleased: Mutex<Vec<Object>>,
+    /// Calls whose replies nobody waits for, while the socket had no room for them; made before the next one.
+    unsaid: Mutex<Vec<Call>>,
     burst_permits: BurstPermits,
 }
 
@@ -251,26 +251,42 @@ impl Link {
     /// Gives up an object of the worker. Never waits: what the socket has no room for is said before the next
     /// call.
     pub(crate) fn release(&self, object: Object) {
-        if !self.tell(Call::Release { object }) && self.stamp.is_current() && self.ended_with().is_none() {
-            self.unreleased().push(object);
+        let call = Call::Release { object };
+        if !self.tell(call.clone()) && self.can_be_told() {
+            self.unsaid().push(call);
         }
     }
 
-    fn unreleased(&self) -> MutexGuard<'_, Vec<Object>> {
-        // The list is whole between any two statements of this module.
-        self.unreleased.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks the worker to end the execution of this sequence early. Never waits either.
+    pub(crate) fn cancel_burst(&self, burst: BurstHandle, sequence: u32) {
+        let call = Call::CancelBurst { burst, sequence };
+        if !self.tell(call.clone()) && self.can_be_told() {
+            let mut unsaid = self.unsaid();
+            // It may be asked for as often as the program likes.
+            if !unsaid.contains(&call) {
+                unsaid.push(call);
+            }
+        }
     }
 
-    /// Says which objects were given up while there was no room to. What goes wrong is for the call that
-    /// follows to run into.
+    /// Whether the worker may be told later what it could not be told now.
+    fn can_be_told(&self) -> bool {
+        self.stamp.is_current() && self.ended_with().is_none()
+    }
+
+    fn unsaid(&self) -> MutexGuard<'_, Vec<Call>> {
+        // The list is whole between any two statements of this module.
+        self.unsaid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the calls for which there was no room. What goes wrong is for the call that follows to run into.
     fn catch_up(&self, deadline: Deadline) {
         loop {
-            let Some(object) = self.unreleased().pop() else {
+            let Some(call) = self.unsaid().pop() else {
                 return;
             };
-            let call = Call::Release { object };
-            if self.begin(call, &[], Interest::None, deadline).is_err() {
-                return self.unreleased().push(object);
+            if self.begin(call.clone(), &[], Interest::None, deadline).is_err() {
+                return self.unsaid().push(call);
             }
             // A worker whose answers nobody reads may stop reading, too.
             self.attend_unattended();

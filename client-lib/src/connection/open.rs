@@ -91,7 +91,7 @@ impl Connection {
             ending: OnceLock::new(),
             callbacks: Callbacks::default(),
             completer: Completer::default(),
-            unreleased: Mutex::default(),
+            unsaid: Mutex::default(),
             burst_permits: BurstPermits::default(),
         });
         let watched = Arc::clone(&link);

@@ -200,7 +200,7 @@ fn releases_that_the_socket_has_no_room_for_are_made_up_for() {
                 .link()
                 .release(Object::Memory(Handle::from_bits(bits).into()));
         }
-        assert!(!connection.link().unreleased().is_empty());
+        assert!(!connection.link().unsaid().is_empty());
         given_up.send(()).unwrap();
         connection.link().call_by(Call::GetStatus, &[], soon()).unwrap();
         assert_eq!(worker.join().unwrap(), OBJECTS);
