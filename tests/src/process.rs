@@ -153,6 +153,19 @@ pub fn activities_of(pid: u32) -> BTreeMap<i32, Activity> {
         .collect()
 }
 
+/// How many threads of a process serve bursts.
+///
+/// # Panics
+/// If there is no such process.
+#[must_use]
+pub fn burst_threads(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(proc(pid, "task")).expect("the threads of a process");
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim_end() == "burst")
+        .count()
+}
+
 /// `None` if the thread has ended.
 fn activity_in(task: &Path) -> Option<Activity> {
     let status = std::fs::read_to_string(task.join("status")).ok()?;

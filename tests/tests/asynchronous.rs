@@ -12,7 +12,7 @@ use nnhal_client::{
     ModelBuilder, MonotonicClock, OperationType, PendingExecution, PrepareOptions, PreparedModel, Request,
     TensorType,
 };
-use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, activities_of, is_alive, wait_until};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, activities_of, burst_threads, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const REFERENCE: &str = "nnhal-reference";
@@ -84,16 +84,6 @@ fn launch(prepared: &PreparedModel) -> PendingExecution {
     prepared
         .start(&arguments.request, &ExecuteOptions::new())
         .unwrap()
-}
-
-/// How many threads of bursts the device's worker has.
-fn bursts(device: &Device) -> usize {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", device.worker().pid)).unwrap();
-    let is_burst = |thread: std::io::Result<std::fs::DirEntry>| {
-        let name = std::fs::read_to_string(thread.unwrap().path().join("comm"));
-        name.is_ok_and(|name| name.trim() == "burst")
-    };
-    threads.map(is_burst).filter(|is| *is).count()
 }
 
 fn soon() -> Deadline {
@@ -197,7 +187,7 @@ fn results_are_waited_for_awaited_and_told_to_callbacks() {
         assert_ne!(completed.timing.time_in_driver_us, u64::MAX);
         arguments.expect_output(value + 1.0);
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]
@@ -217,7 +207,7 @@ fn more_at_once_than_there_are_rings() {
             arguments.memory.write(4, &[0.0_f32]).unwrap();
         }
     }
-    let bursts = bursts(&device);
+    let bursts = burst_threads(device.worker().pid);
     assert!((1..=MOST_OF_MODEL).contains(&bursts), "{bursts}");
 }
 
@@ -232,7 +222,7 @@ fn what_is_wrong_with_a_request_is_said_at_once() {
         assert_eq!(error.status(), ErrorStatus::InvalidArgument, "{error}");
         launch(&prepared).wait(at_last()).unwrap();
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]
@@ -244,7 +234,7 @@ fn execution_that_runs_is_cancelled_whoever_waits() {
         pending.cancel();
         expect_cancelled(way(pending));
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]
@@ -264,15 +254,44 @@ fn execution_is_cancelled_before_it_runs() {
 
 #[test]
 fn cancelling_what_has_ended_harms_no_other() {
-    let (_daemon, device) = start(REFERENCE, "");
-    let prepared = prepare(&device);
-    for _ in 0..200 {
+    let (_daemon, device, prepared) = endless("[execution]\nslots = 1\n");
+    for _ in 0..4 {
         let mut ended = launch(&prepared);
-        ended.wait(at_last()).unwrap();
         ended.cancel();
-        launch(&prepared).wait(at_last()).unwrap();
+        expect_cancelled(ended.wait(at_last()));
+        let mut next = launch(&prepared);
+        ended.cancel();
+        // Whatever was asked for has come when this is answered.
+        device.status().unwrap();
+        expect_running(&mut next);
+        // Nor does it take back what is asked for the next.
+        next.cancel();
+        ended.cancel();
+        expect_cancelled(next.wait(at_last()));
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
+}
+
+#[test]
+fn stopped_worker_keeps_nobody_who_does_not_wait() {
+    let (_daemon, device, prepared) = endless("");
+    let (mut awaited, given_up) = (Awaited::new(launch(&prepared)), launch(&prepared));
+    let worker = Pid::from_raw(device.worker().pid.cast_signed());
+    kill(worker, Signal::SIGSTOP).unwrap();
+    let began = MonotonicClock.now();
+    assert!(awaited.poll().is_pending());
+    drop(given_up);
+    // More often than the socket has room for, and more often than is kept.
+    for _ in 0..10_000 {
+        awaited.pending.cancel();
+    }
+    expect_running(&mut awaited.pending);
+    let took = MonotonicClock.now().saturating_since(began);
+    kill(worker, Signal::SIGCONT).unwrap();
+    assert!(took < TIMEOUT, "{took:?}");
+    // What the socket had no room for is said before this.
+    device.status().unwrap();
+    expect_cancelled(awaited.end());
 }
 
 #[test]
@@ -285,7 +304,7 @@ fn execution_that_is_given_up_ends_and_lets_go_of_all() {
         }
     }
     let worker = device.worker().pid;
-    assert!(bursts(&device) <= MOST_OF_MODEL);
+    assert!((1..=MOST_OF_MODEL).contains(&burst_threads(worker)));
     drop((prepared, device));
     wait_until("the worker has ended with its client", || !is_alive(worker));
 }
@@ -294,15 +313,12 @@ fn execution_that_is_given_up_ends_and_lets_go_of_all() {
 fn deadlines_end_executions_and_waits() {
     let (_daemon, device, prepared) = endless("");
     for way in WAYS {
-        let options = ExecuteOptions::new().timeout(Duration::from_millis(100));
+        let options = ExecuteOptions::new().timeout(Duration::from_millis(500));
         let arguments = Arguments::new(1.0);
         let mut pending = prepared.start(&arguments.request, &options).unwrap();
-        if let Err(error) = pending.wait(soon())
-            && matches!(error.kind(), ErrorKind::TimedOut { .. })
-        {
-            let error = way(pending).unwrap_err();
-            assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient, "{error}");
-        }
+        expect_running(&mut pending);
+        let error = way(pending).unwrap_err();
+        assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient, "{error}");
     }
     // Also where the completer has it.
     let mut awaited = Awaited::new(launch(&prepared));
@@ -310,7 +326,7 @@ fn deadlines_end_executions_and_waits() {
     expect_running(&mut awaited.pending);
     awaited.pending.cancel();
     expect_cancelled(awaited.end());
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]
@@ -375,7 +391,7 @@ fn callbacks_start_the_next_execution() {
     let (said, heard) = mpsc::channel();
     go_on(prepare(&device), 100, said);
     heard.recv_timeout(TIMEOUT).unwrap().unwrap();
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use nnhal_client::{
     BurstOptions, Device, Devices, ErrorStatus, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
     PrepareOptions, PreparedModel, TensorType,
 };
-use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, TestDaemon, burst_threads, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const DEVICE: &str = "nnhal-reference";
@@ -43,28 +43,22 @@ fn run(prepared: &PreparedModel, values: &[f32], options: &ExecuteOptions) -> nn
     Ok(())
 }
 
-/// How many threads of bursts the device's worker has.
-fn bursts(device: &Device) -> usize {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", device.worker().pid)).unwrap();
-    let is_burst = |thread: std::io::Result<std::fs::DirEntry>| {
-        let name = std::fs::read_to_string(thread.unwrap().path().join("comm"));
-        name.is_ok_and(|name| name.trim() == "burst")
-    };
-    threads.map(is_burst).filter(|is| *is).count()
-}
-
 #[test]
 fn second_execution_goes_by_rings_which_go_with_the_model() {
     let (_daemon, device) = start("");
     let prepared = add_one(&device, 4);
     run(&prepared, &[1.0; 4], &ExecuteOptions::new()).unwrap();
-    assert_eq!(bursts(&device), 0, "a program that executes once needs no rings");
+    assert_eq!(
+        burst_threads(device.worker().pid),
+        0,
+        "a program that executes once needs no rings"
+    );
     for round in 0..20 {
         run(&prepared, &[round as f32; 4], &ExecuteOptions::new()).unwrap();
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
     drop(prepared);
-    wait_until("the thread has ended", || bursts(&device) == 0);
+    wait_until("the thread has ended", || burst_threads(device.worker().pid) == 0);
 }
 
 #[test]
@@ -78,15 +72,15 @@ fn what_rings_cannot_say_goes_by_messages() {
     ] {
         (0..3).for_each(|_| run(&prepared, &[2.0], &options).unwrap());
     }
-    assert_eq!(bursts(&device), 0);
+    assert_eq!(burst_threads(device.worker().pid), 0);
     // Values of every size: in the cells of the rings, and in memory.
     for elements in [1, 12, 13, 5000, 100_000] {
         let prepared = add_one(&device, elements);
         let values: Vec<f32> = (0..elements).map(|value| value as f32).collect();
         (0..3).for_each(|_| run(&prepared, &values, &ExecuteOptions::new().measure_timing()).unwrap());
-        assert_eq!(bursts(&device), 1);
+        assert_eq!(burst_threads(device.worker().pid), 1);
         drop(prepared);
-        wait_until("the thread has ended", || bursts(&device) == 0);
+        wait_until("the thread has ended", || burst_threads(device.worker().pid) == 0);
     }
 }
 
@@ -110,9 +104,9 @@ fn threads_that_execute_at_once_share_few_bursts() {
         }
     });
     assert!(
-        (1..=MOST_OF_MODEL).contains(&bursts(&device)),
+        (1..=MOST_OF_MODEL).contains(&burst_threads(device.worker().pid)),
         "{}",
-        bursts(&device)
+        burst_threads(device.worker().pid)
     );
 }
 
@@ -125,7 +119,7 @@ fn many_models_leave_bursts_for_the_program() {
             .iter()
             .for_each(|model| run(model, &[3.0], &ExecuteOptions::new()).unwrap());
     }
-    assert_eq!(bursts(&device), MOST);
+    assert_eq!(burst_threads(device.worker().pid), MOST);
     let own: Vec<_> = models[..4]
         .iter()
         .map(|model| model.burst(&BurstOptions::new()).unwrap())
@@ -143,7 +137,7 @@ fn driver_without_room_for_bursts_executes_by_messages() {
     let (_daemon, device) = start("[limits]\nbursts = 0\n");
     let prepared = add_one(&device, 1);
     (0..5).for_each(|_| run(&prepared, &[1.0], &ExecuteOptions::new()).unwrap());
-    assert_eq!(bursts(&device), 0);
+    assert_eq!(burst_threads(device.worker().pid), 0);
 }
 
 #[test]
@@ -169,7 +163,7 @@ fn what_is_wrong_is_said_and_the_next_execution_works() {
             "{error}"
         );
     }
-    assert_eq!(bursts(&device), 1);
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]

@@ -48,14 +48,3 @@ pub(crate) fn add(burst: &mut Burst, value: f32) -> Result<f32, Error> {
     )?;
     Ok(sum[0])
 }
-
-/// How many threads of a process serve bursts.
-pub(crate) fn burst_threads(pid: u32) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim_end() == "burst")
-        .count()
-}

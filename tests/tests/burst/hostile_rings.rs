@@ -9,9 +9,9 @@ use nnhal::wire::{Call, Reply};
 use nnhal_hal::ErrorStatus;
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, wait_until};
+use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, burst_threads, wait_until};
 
-use crate::common::{EXE, REFERENCE, add, burst_threads};
+use crate::common::{EXE, REFERENCE, add};
 use crate::raw::{Raw, SIZE, Xorshift, bystander, configure, expect_unharmed, header, start};
 
 /// Bytes of the cells' sequence words, which come before their payload.

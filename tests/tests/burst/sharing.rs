@@ -10,9 +10,9 @@ use nnhal_client::{
     Burst, BurstOptions, Device, ErrorKind, ExecuteOptions, Memory, ModelBuilder, OperationType,
     PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
 };
-use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of, wait_until};
+use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of, burst_threads, wait_until};
 
-use crate::common::{EXE, REFERENCE, add, burst_threads, open, prepare};
+use crate::common::{EXE, REFERENCE, add, open, prepare};
 
 /// More rounds than a worker needs to see what a burst's executions are like.
 const ROUNDS: usize = 40;
