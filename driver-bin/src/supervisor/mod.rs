@@ -77,8 +77,6 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     // What this process inherited is not for workers.
     nnhal_os::fds::set_cloexec_from(3)
         .map_err(|error| SupervisorError::system("keep inherited descriptors from workers")(error.errno))?;
-    // It has a thread for a moment at the end of each client.
-    nnhal_os::heap::have_one();
     // Each client costs some descriptors.
     let descriptors = rlimit::raise_to_hard(Resource::RLIMIT_NOFILE)
         .map_err(|error| SupervisorError::system("learn how many descriptors there may be")(error.errno))?;
