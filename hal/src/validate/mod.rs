@@ -15,10 +15,12 @@ mod model;
 mod operand;
 mod operation;
 mod request;
+mod slicing;
 
-pub use compliance::{Compliance, Slice};
+pub use compliance::Compliance;
 pub use context::ModelError;
 pub use control_flow::check_control_flow;
 pub use model::ValidModel;
 pub use operand::{check_declaration, check_extra_params};
 pub use request::{ArgumentPlan, Direction, RequestError, ValidRequest};
+pub use slicing::Slice;
