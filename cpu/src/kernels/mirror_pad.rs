@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::pad::Mirror;
-use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -47,38 +47,60 @@ fn mirror_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<()
         &inside,
     )?;
     for axis in (0..rank).rev() {
-        let line = steps[axis] as usize;
-        let extent = input.shape.dim(axis) as usize;
-        let first = before(axis);
-        let whole = shape.dim(axis) as usize;
+        let line = Line {
+            step: steps[axis] as usize,
+            before: before(axis),
+            extent: input.shape.dim(axis) as usize,
+            whole: shape.dim(axis) as usize,
+        };
+        let first = start(0..axis) as usize;
         // Those that have their tensor: in the places of the axes before it.
-        let mut places = [0_usize; MAX_RANK];
-        'places: loop {
-            let at = start(0..axis) as usize
-                + places
-                    .iter()
-                    .zip(&steps)
-                    .map(|(place, step)| place * *step as usize)
-                    .sum::<usize>();
-            for room in 0..first {
-                let from = first + skipped + (first - 1 - room);
-                target.copy_within(at + from * line..at + (from + 1) * line, at + room * line);
-            }
-            for room in first + extent..whole {
-                let from = first + extent - 1 - skipped - (room - first - extent);
-                target.copy_within(at + from * line..at + (from + 1) * line, at + room * line);
-            }
-            for outer in (0..axis).rev() {
-                places[outer] += 1;
-                if places[outer] < input.shape.dim(outer) as usize {
-                    continue 'places;
-                }
-                places[outer] = 0;
-            }
-            break;
+        let outer = &input.dims()[..axis];
+        let places: usize = outer.iter().map(|extent| *extent as usize).product();
+        for place in 0..places {
+            let at = first + offset_of(place, outer, &steps);
+            line.mirror(&mut target[at..], skipped);
         }
     }
     Ok(())
+}
+
+/// Where a place stands by the steps along its axes. Places are counted in row-major order.
+fn offset_of(mut place: usize, extents: &[u32], steps: &[isize]) -> usize {
+    let mut offset = 0;
+    for (extent, step) in extents.iter().zip(steps).rev() {
+        offset += place % *extent as usize * *step as usize;
+        place /= *extent as usize;
+    }
+    offset
+}
+
+/// An axis of the result.
+struct Line {
+    /// How far its elements are from each other.
+    step: usize,
+    /// How much room is before the tensor.
+    before: usize,
+    /// Of the tensor.
+    extent: usize,
+    /// Of the result.
+    whole: usize,
+}
+
+impl Line {
+    /// Fills the room before and behind the tensor, whose `skipped` elements at the border are not mirrored.
+    fn mirror<T: Copy>(&self, target: &mut [T], skipped: usize) {
+        let last = self.before + self.extent - 1;
+        let mut copy = |from: usize, to: usize| {
+            target.copy_within(from * self.step..(from + 1) * self.step, to * self.step);
+        };
+        for distance in 1..=self.before {
+            copy(self.before + skipped + distance - 1, self.before - distance);
+        }
+        for distance in 1..self.whole - last {
+            copy(last + 1 - skipped - distance, last + distance);
+        }
+    }
 }
 
 #[cfg(test)]
