@@ -47,8 +47,8 @@ impl Cancellation {
         self.wanted.store(UNNUMBERED, Ordering::Release);
     }
 
-    /// Asks the piece of work of this number to end. Of several the latest counts: a wish that comes after the
-    /// end of its work is not instead of the one for a later piece.
+    /// Asks the piece of work of this number to end. Of several the latest counts: a wish that comes after
+    /// the end of its work is not instead of the one for a later piece.
     pub(super) fn want_run(&self, number: u32) {
         let later = |wanted| (wanted == 0 || is_before(wanted, number)).then(|| run_of(number));
         // Refused, it stays as it is.
