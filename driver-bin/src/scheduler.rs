@@ -265,6 +265,17 @@ impl Scheduler {
 }
 
 impl TicketState {
+    fn new(rank: u8) -> TicketState {
+        TicketState {
+            rank,
+            cancellation: Cancellation::default(),
+            cancelled: OnceLock::new(),
+            is_granted: AtomicBool::new(false),
+            immune_until: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
+        }
+    }
+
     /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction,
     /// which would be felt in every operation.
     #[inline]
@@ -280,14 +291,17 @@ impl Ticket {
     pub(crate) fn new(scheduler: &Arc<Scheduler>, priority: Priority) -> Ticket {
         Ticket {
             scheduler: Arc::clone(scheduler),
-            state: Arc::new(TicketState {
-                rank: rank(priority),
-                cancellation: Cancellation::default(),
-                cancelled: OnceLock::new(),
-                is_granted: AtomicBool::new(false),
-                immune_until: AtomicU64::new(0),
-                progress: AtomicU64::new(0),
-            }),
+            state: Arc::new(TicketState::new(rank(priority))),
+        }
+    }
+
+    /// A ticket for other work of the same priority.
+    #[must_use]
+    pub(crate) fn another(&self) -> Ticket {
+        let state = TicketState::new(self.state.rank);
+        Ticket {
+            scheduler: Arc::clone(&self.scheduler),
+            state: Arc::new(state),
         }
     }
 
@@ -310,16 +324,23 @@ impl Ticket {
         if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
         }
+        if !self.enter_at_once() {
+            self.scheduler
+                .wait(self.scheduler.lock(), &self.state, deadline)?;
+            self.state.advance(1);
+        }
+        Ok(())
+    }
+
+    /// Takes a slot if there is one and nobody waits for it; whether it has.
+    pub(crate) fn enter_at_once(&self) -> bool {
         let is_open = self.scheduler.waiting.load(Ordering::SeqCst) == 0 && self.scheduler.take_slot();
         if is_open {
             self.state.immune_until.store(0, Ordering::Relaxed);
-        } else {
-            self.scheduler
-                .wait(self.scheduler.lock(), &self.state, deadline)?;
+            // Taking the slot is what others look for: see `Observer::is_slot_taken`.
+            self.state.advance(1);
         }
-        // Taking the slot is what others look for: see `Observer::is_slot_taken`.
-        self.state.advance(1);
-        Ok(())
+        is_open
     }
 
     /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`,
