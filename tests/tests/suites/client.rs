@@ -13,12 +13,14 @@ use crate::common::{DEVICE, Place};
 const CLIENT: &str = env!("CARGO_BIN_EXE_nnhal-test-client");
 
 /// What a client says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     At(String),
     Done(String, Duration),
     Failed(String, Duration, String),
     Worker(u32),
+    /// The 99th percentile of what an execution took, in microseconds.
+    Latency(f64),
     /// Descriptors and mappings beyond those of its beginning.
     Kept(usize, usize),
 }
@@ -46,6 +48,7 @@ impl Said {
                 Said::Failed(name, took, text)
             }
             "worker" => Said::Worker(number(rest) as u32),
+            "latency" => Said::Latency(rest.parse().unwrap_or_else(|_| panic!("{line:?}"))),
             "kept" => {
                 let (fds, mappings) = rest.split_once(' ').unwrap_or((rest, ""));
                 Said::Kept(number(fds), number(mappings))
@@ -92,6 +95,12 @@ impl Client {
     /// As [`Client::start_free`], with each way to execute taken once.
     pub(crate) fn start_brief(place: &Place) -> Client {
         Client::start(Command::new(CLIENT), place, &["--brief"])
+    }
+
+    /// One that executes for a `period` whenever it is told to go on, until its end.
+    pub(crate) fn start_to_stay(place: &Place, period: Duration) -> Client {
+        let period = period.as_millis().to_string();
+        Client::start(Command::new(CLIENT), place, &["--stays", &period])
     }
 
     fn start(mut command: Command, place: &Place, arguments: &[&str]) -> Client {

@@ -193,7 +193,7 @@ fn serve(mut client: Client, what: &str, on_reload: impl Fn()) {
     while let Some(said) = client.next() {
         match said {
             Said::At(step) if step == "reload" => on_reload(),
-            Said::At(_) | Said::Worker(_) => {}
+            Said::At(_) | Said::Worker(_) | Said::Latency(_) => {}
             Said::Done(step, took) => {
                 assert!(took < ANSWERED_WITHIN, "{what}: {step} took {took:?}");
             }

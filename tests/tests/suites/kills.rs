@@ -176,6 +176,7 @@ fn round(plan: Plan, place: &Place, stage: &mut Stage, tally: &mut Tally) -> boo
                 tally.slowest = tally.slowest.max(took);
             }
             Said::Kept(fds, mappings) => kept = Some((fds, mappings)),
+            Said::Latency(_) => {}
         }
     }
     let end = client.end();

@@ -12,7 +12,6 @@ use nix::sys::signal::Signal;
 use nnhal::wire::directory;
 use nnhal_client::{Clock, Deadline, MonotonicClock};
 use nnhal_conformance::generator::choices::Random;
-use nnhal_os::heap;
 use nnhal_os::socket::Connection;
 use nnhal_tests::{DaemonOptions, SetOnDrop, TIMEOUT, fds_of};
 
@@ -38,17 +37,14 @@ const ERRORS: f64 = 3.8;
 /// As alike as neighbours are taken for at most: beyond, there is one value and no error.
 const MOST_ALIKE: f64 = 0.95;
 
-/// Between executions of the client that stays.
-const PAUSE: Duration = Duration::from_micros(500);
-
 /// What the last minute's p99 may be of the second one's.
 const P99_RATIO: f64 = 1.1;
 
 /// The processes that stay.
 const PROCESSES: [&str; 3] = [
     "the supervisor",
+    "the client that stays",
     "the worker of the client that stays",
-    "the process of this test, with the client that stays",
 ];
 
 /// What a process has.
@@ -209,45 +205,31 @@ fn come_and_go(place: &Place, number: u64, is_over: &AtomicBool, clients: &Atomi
 }
 
 /// Looks at the driver once a second, or more often in the short form, while the client that stays computes.
-fn watch(stage: &mut Stage, time: Duration) -> Vec<Sample> {
-    let began = MonotonicClock.now();
-    let every = (time / 600).clamp(Duration::from_millis(50), Duration::from_secs(1));
-    // What this function keeps must not be what is seen to grow: it is written to once, so that it is there.
-    let none = Sample {
-        seconds: 0.0,
-        held: [Held {
-            resident: 0.0,
-            fds: 0.0,
-        }; PROCESSES.len()],
-        p99_micros: 0.0,
+fn watch(stage: &Stage, place: &Place, time: Duration) -> Vec<Sample> {
+    let period = (time / 600).clamp(Duration::from_millis(50), Duration::from_secs(1));
+    let mut client = Client::start_to_stay(place, period);
+    let Some(Said::Worker(worker)) = client.next() else {
+        panic!("it has a worker");
     };
-    let mut samples = vec![none; (time.as_nanos() / every.as_nanos()) as usize + 1];
-    samples.clear();
-    let mut latencies = vec![Duration::ZERO; (every.as_micros() / PAUSE.as_micros()) as usize + 1];
-    latencies.clear();
-    let worker = stage.bystander.device.worker().pid;
-    let processes = [stage.daemon.pid(), worker, std::process::id()];
+    let processes = [stage.daemon.pid(), client.pid(), worker];
+    let began = MonotonicClock.now();
+    let mut samples = Vec::new();
     loop {
-        let since = MonotonicClock.now();
-        stage.bystander.computes();
-        let now = MonotonicClock.now();
-        latencies.push(now.saturating_since(since));
-        let seconds = now.saturating_since(began);
-        if seconds >= every * (samples.len() as u32 + 1) {
-            latencies.sort_unstable();
-            let p99 = latencies[latencies.len() * 99 / 100];
-            latencies.clear();
-            samples.push(Sample {
-                seconds: seconds.as_secs_f64(),
-                held: processes.map(Held::by),
-                p99_micros: p99.as_secs_f64() * 1e6,
-            });
-        }
+        client.go_on();
+        let Some(Said::Latency(p99_micros)) = client.next() else {
+            panic!("the client that stays was harmed: {:?}", client.end());
+        };
+        let seconds = MonotonicClock.now().saturating_since(began);
+        samples.push(Sample {
+            seconds: seconds.as_secs_f64(),
+            held: processes.map(Held::by),
+            p99_micros,
+        });
         if seconds >= time {
+            let end = client.end();
+            assert!(end.status.success(), "{end:?}");
             return samples;
         }
-        // As an application that computes now and then, which leaves the processors to others.
-        std::thread::park_timeout(PAUSE);
     }
 }
 
@@ -272,10 +254,8 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
     } else {
         Duration::from_secs(SECONDS)
     };
-    // Else each thread of those that come and go has its own, of which each grows to its own most.
-    heap::have_one();
     let place = Place::new();
-    // Clients that are killed, and their workers, are no news. The log is kept in this process.
+    // Clients that are killed, and their workers, are no news.
     let options = DaemonOptions {
         log: Some("error".to_owned()),
         ..place.options()
@@ -288,7 +268,7 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
             let (place, is_over, clients) = (&place, &is_over, &clients);
             scope.spawn(move || come_and_go(place, number, is_over, clients));
         }
-        watch(&mut stage, time)
+        watch(&stage, &place, time)
     });
     stage.expect_as_before("a soak");
     println!(

@@ -1,30 +1,40 @@
 //! A client that makes every call of the protocol, step by step, for the suites that harm processes.
 //!
-//! `nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told] [--brief]`. It says on standard output `at STEP`
-//! before each step and `done STEP MICROSECONDS` or `failed STEP MICROSECONDS TEXT` after it, `worker PID`
-//! when it has one, and at its end `kept FDS MAPS`: how many descriptors and shared mappings it has more than
-//! at its beginning. With `--told` it waits before each step for a line on standard input. With `--brief`
-//! each step executes once. A wrong result is a panic.
+//! `nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told] [--brief] [--stays MILLISECONDS]`. It says on
+//! standard output `at STEP` before each step and `done STEP MICROSECONDS` or `failed STEP MICROSECONDS TEXT`
+//! after it, `worker PID` when it has one, and at its end `kept FDS MAPS`: how many descriptors and shared
+//! mappings it has more than at its beginning. With `--told` it waits before each step for a line on standard
+//! input. With `--brief` each step executes once. With `--stays` it says `worker PID`; then it waits for a
+//! line, executes by a burst for so long, and says `latency MICROSECONDS`, the 99th percentile of its
+//! executions, again and again. A wrong result is a panic.
 
 #![forbid(unsafe_code)]
 
+mod dialogue;
 mod session;
+mod stay;
 
-use std::io::{BufRead as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nnhal_os::time::{Clock, MonotonicClock};
 use nnhal_tests::{fds_of, shared_mappings};
 
+use crate::dialogue::{is_allowed, say};
 use crate::session::{STEPS, Session, TIMES};
 
 fn main() {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [runtime_dir, device, cache, how @ ..] = &arguments[..] else {
-        panic!("nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told] [--brief]");
+        panic!("nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told] [--brief] [--stays MILLISECONDS]");
     };
     let [is_told, is_brief] = ["--told", "--brief"].map(|word| how.iter().any(|how| how == word));
     let device = device.to_str().expect("a device's name");
+    if let Some(at) = how.iter().position(|word| word == "--stays") {
+        let period = how.get(at + 1).and_then(|period| period.to_str()?.parse().ok());
+        let period = Duration::from_millis(period.expect("milliseconds"));
+        return stay::run(Path::new(runtime_dir), device, period);
+    }
     let times = if is_brief { 1 } else { TIMES };
     let mut session = Session::new(PathBuf::from(runtime_dir), device, PathBuf::from(cache), times);
     let this = std::process::id();
@@ -53,21 +63,4 @@ fn main() {
         "kept {kept} {}",
         shared_mappings(this).saturating_sub(mappings)
     ));
-}
-
-/// Nobody listens any more if this fails: then there is nothing to go on for.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(3);
-    }
-}
-
-/// Whether the next step may begin.
-fn is_allowed() -> bool {
-    let mut line = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .is_ok_and(|bytes| bytes > 0)
 }

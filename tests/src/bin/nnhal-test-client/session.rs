@@ -22,7 +22,7 @@ pub(crate) const TIMES: usize = 10;
 const CACHE_BYTES: u64 = 2 << 20;
 
 /// The longest that any call may take.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// What came of a step: why it failed, if it did.
 type Outcome = Result<(), String>;
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     memory: Option<Memory>,
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
