@@ -215,6 +215,7 @@ pub(crate) fn enter_as_supervisor(
     // Its descriptors are those of all clients.
     process::set_dumpable(false)?;
     process::set_no_new_privs()?;
+    user::keep_signals()?;
     if settings.files {
         match files::supervise(runtime_dir, group)? {
             Restricted::Yes(version) => in_force.parts.push(format!("files (Landlock {version})")),

@@ -119,13 +119,27 @@ pub(super) fn become_user(identity: Identity) -> Result<(), JailError> {
 
 /// Gives up all capabilities of this thread, and of those that come from it.
 pub(super) fn drop_capabilities() -> Result<(), JailError> {
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
+    keep_capabilities(CapabilitySet::empty())
+}
+
+/// Gives up all capabilities of this thread, and of those that come from it, but the one to end workers that
+/// are another user's.
+pub(super) fn keep_signals() -> Result<(), JailError> {
+    let own = capabilities(None).map_err(not_given_up)?;
+    keep_capabilities(own.permitted & CapabilitySet::KILL)
+}
+
+fn keep_capabilities(kept: CapabilitySet) -> Result<(), JailError> {
+    let kept = CapabilitySets {
+        effective: kept,
+        permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, none)
-        .map_err(|errno| JailError::Step("give up capabilities", std::io::Error::from(errno)))
+    set_capabilities(None, kept).map_err(not_given_up)
+}
+
+fn not_given_up(errno: rustix::io::Errno) -> JailError {
+    JailError::Step("give up capabilities", std::io::Error::from(errno))
 }
 
 /// Who this process is, in its own user namespace.

@@ -24,6 +24,9 @@ const WAYS: [Way; 6] = [
 /// What the kernel says where something is not permitted, or not in sight.
 const CLOSED: [i32; 5] = [libc::EACCES, libc::EPERM, libc::EROFS, libc::ENOENT, libc::ESRCH];
 
+/// The number of the capability to signal processes of other users.
+const CAP_KILL: u32 = 5;
+
 fn options(settings: &str) -> DaemonOptions {
     DaemonOptions {
         devices: vec![DEVICE.to_owned()],
@@ -77,6 +80,11 @@ fn kernel_confirms_what_the_log_says() {
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     assert_eq!(status(worker, "CapEff").trim_start_matches('0'), "");
     assert_eq!(status(worker, "CapPrm").trim_start_matches('0'), "");
+    // To end workers of another user; who is not root has none.
+    for key in ["CapEff", "CapPrm"] {
+        let kept = u64::from_str_radix(&status(jailed.daemon.pid(), key), 16).unwrap();
+        assert_eq!(kept & !(1 << CAP_KILL), 0, "{key} of the supervisor");
+    }
     assert_eq!(status(jailed.daemon.pid(), "Seccomp"), "2");
     if !geteuid().is_root() {
         return;
