@@ -67,14 +67,12 @@ impl<'a> Poller<'a> {
         }
     }
 
-    /// Passes the own burst a slot, unless it is the only one and can wait for one by itself. Whether bursts
-    /// may go on to share the thread: not if long tasks have all slots.
+    /// Passes the own burst the thread's slot; where it is the only one it waits for one by itself. Whether
+    /// bursts may go on to share the thread: not if long tasks have all slots.
     #[inline]
     pub(super) fn pass_slot(&mut self, own: &mut Runner) -> bool {
-        let Some(shared) = self.place.as_mut().filter(|_| !self.lent.is_empty()) else {
-            return true;
-        };
-        let has_slot = shared.take_slot(own);
+        let Some(shared) = &mut self.place else { return true };
+        let has_slot = self.lent.is_empty() || shared.take_slot(own);
         shared.slot.pass(own.slot());
         has_slot
     }
