@@ -16,10 +16,10 @@ use crate::worker::slot::Slot;
 /// look whether there are any as one.
 const POLLS_IN_LOOK: u32 = 4;
 
-/// How long a shared poller waits for a slot. Short tasks leave theirs sooner; who waits longer waits behind
-/// long ones. Then each burst has to wait by itself: only a thread of its own sees its deadline pass and its
-/// client cancel.
-const LONGEST_WAIT: Duration = Duration::from_millis(1);
+/// How long a shared poller waits for a slot. Short tasks leave theirs sooner, unless the processor is taken
+/// from them for some milliseconds; who waits longer waits behind long ones. Then each burst has to wait by
+/// itself: only a thread of its own sees its deadline pass and its client cancel.
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 /// What a thread serves beside its own burst: as a shared poller, or nothing.
 #[derive(Debug)]
