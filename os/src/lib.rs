@@ -16,7 +16,7 @@ pub mod environment;
 pub mod eventfd;
 pub mod fds;
 pub mod file_mapping;
-pub mod file_type;
+pub mod file_status;
 pub mod fork;
 pub mod futex;
 pub mod heap;

@@ -6,7 +6,7 @@ use nix::poll::PollFlags;
 use nix::sys::stat::SFlag;
 
 use super::error::FenceError;
-use nnhal_os::{eventfd, file_type, poll, sync_file};
+use nnhal_os::{eventfd, file_status, poll, sync_file};
 
 /// How the state of a descriptor shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum FdKind {
 impl FdKind {
     /// Finds out the kind of `fd`, changing nothing about it.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, FenceError> {
-        let file_type = file_type::of(fd)?;
+        let file_type = file_status::type_of(fd)?;
         // Before it is polled: whoever serves a file, such as a daemon of FUSE, may take for ever to answer.
         let kind = match file_type {
             SFlag::S_IFREG => Some("a file"),

@@ -3,16 +3,17 @@
 //!
 //! The daemons here have two processors, however many there are.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Device, Devices, ExecuteOptions, ExecutionPreference, Memory, ModelBuilder, OperationType,
-    PrepareOptions, PreparedModel, Request, TensorType,
+    BurstOptions, Deadline, Device, Devices, ExecuteOptions, ExecutionPreference, Memory, ModelBuilder,
+    OperationType, PrepareOptions, PreparedModel, Priority, Request, TensorType,
 };
-use nnhal_os::sched::allowed_cpus;
+use nnhal_os::sched::{NICE, allowed_cpus};
 use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -52,6 +53,10 @@ struct Client {
 
 impl Client {
     fn new(daemon: &TestDaemon, layers: usize, preference: ExecutionPreference) -> Client {
+        Client::with(daemon, layers, &PrepareOptions::new().preference(preference))
+    }
+
+    fn with(daemon: &TestDaemon, layers: usize, options: &PrepareOptions) -> Client {
         let device = Devices::open_in(daemon.runtime_dir())
             .unwrap()
             .device("nnhal-cpu")
@@ -76,12 +81,11 @@ impl Client {
             model.operation(OperationType::CONV_2D, &inputs, &[next]);
             last = next;
         }
-        let options = PrepareOptions::new().preference(preference);
         let memory = Memory::new(2 * BYTES).unwrap();
         let values: Vec<f32> = (0..BYTES / 4).map(|at| (at % 13) as f32 / 13.0).collect();
         memory.write(0, &values).unwrap();
         Client {
-            prepared: device.prepare(&model.finish().unwrap(), &options).unwrap(),
+            prepared: device.prepare(&model.finish().unwrap(), options).unwrap(),
             device,
             memory,
         }
@@ -91,12 +95,17 @@ impl Client {
         self.device.worker().pid
     }
 
+    fn request(&self) -> Request {
+        Request::new()
+            .input(&self.memory, 0..BYTES)
+            .output(&self.memory, BYTES..2 * BYTES)
+    }
+
     /// Executes once and returns the bytes of the result.
     fn execute(&self) -> Vec<u8> {
-        let request = Request::new()
-            .input(&self.memory, 0..BYTES)
-            .output(&self.memory, BYTES..2 * BYTES);
-        self.prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+        self.prepared
+            .execute(&self.request(), &ExecuteOptions::new())
+            .unwrap();
         let mut result = vec![0; BYTES as usize];
         self.memory.read_at(BYTES, &mut result).unwrap();
         result
@@ -121,6 +130,46 @@ impl Client {
         let stats = self.of_threads("stat");
         let mut states = stats.iter().filter_map(|stat| stat.rsplit_once(") "));
         states.any(|(_, rest)| rest.starts_with('R'))
+    }
+}
+
+/// Name and nice value of a thread, by what the system says of it.
+fn name_and_nice_value(stat: &str) -> Option<(String, i32)> {
+    let (_, named) = stat.split_once('(')?;
+    let (name, rest) = named.rsplit_once(") ")?;
+    // The 19th field; the state is the third.
+    Some((name.to_owned(), rest.split(' ').nth(16)?.parse().ok()?))
+}
+
+#[test]
+fn threads_of_low_priority_are_nice_and_no_others() {
+    let Some(daemon) = start("") else { return };
+    for (priority, nice) in [(Priority::Low, NICE), (Priority::Medium, 0), (Priority::High, 0)] {
+        let client = Client::with(&daemon, 1, &PrepareOptions::new().priority(priority));
+        let request = client.request();
+        let fenced = client
+            .prepared
+            .execute_fenced(&request, &[], &ExecuteOptions::new())
+            .unwrap();
+        fenced.wait(Deadline::NONE).unwrap();
+        let mut burst = client.prepared.burst(&BurstOptions::new()).unwrap();
+        burst.execute(&request, &ExecuteOptions::new()).unwrap();
+        let mut found = BTreeMap::new();
+        wait_until("it has a thread of each kind", || {
+            client.execute();
+            let stats = client.of_threads("stat");
+            found = stats
+                .iter()
+                .filter_map(|stat| name_and_nice_value(stat))
+                .collect();
+            ["executor", "burst", "helper"]
+                .iter()
+                .all(|name| found.contains_key(*name))
+        });
+        for (name, value) in found {
+            let works = ["executor", "burst", "helper"].contains(&&*name);
+            assert_eq!(value, if works { nice } else { 0 }, "{priority:?}: {name}");
+        }
     }
 }
 

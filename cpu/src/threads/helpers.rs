@@ -25,6 +25,8 @@ pub struct Helpers {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No thread could be made; not tried again before memory has been given back.
     is_exhausted: AtomicBool,
+    /// Whether the system prefers other threads to them.
+    are_nice: bool,
 }
 
 impl Helpers {
@@ -35,7 +37,16 @@ impl Helpers {
             mailboxes: (0..most.min(MAX_HELPERS)).map(|_| Mailbox::default()).collect(),
             threads: Mutex::default(),
             is_exhausted: AtomicBool::new(false),
+            are_nice: false,
         }
+    }
+
+    /// The same with the nice value [`nnhal_os::sched::NICE`], for executions whose own threads have it.
+    #[must_use]
+    pub fn nice(most: usize) -> Helpers {
+        let mut helpers = Helpers::new(most);
+        helpers.are_nice = true;
+        helpers
     }
 
     /// Most that there can be.
@@ -95,13 +106,17 @@ impl Helpers {
         let Some(permit) = cores.permit_helper() else {
             return false;
         };
-        let mailboxes = Arc::clone(&self.mailboxes);
+        let (mailboxes, is_nice) = (Arc::clone(&self.mailboxes), self.are_nice);
         self.mailboxes[at].expect_helper();
         let started = std::thread::Builder::new()
             .name(HELPER_NAME.to_owned())
             .stack_size(STACK)
             .spawn(move || {
                 let _permit = permit;
+                if is_nice {
+                    // It fails for one that is nicer.
+                    let _ = nnhal_os::sched::become_nice();
+                }
                 mailboxes[at].serve();
             });
         match started {

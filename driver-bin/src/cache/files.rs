@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::SFlag;
 use nnhal::wire::CacheFiles;
 use nnhal_hal::NumberOfCacheFiles;
 use nnhal_os::buffer::AlignedBuffer;
+use nnhal_os::{SysError, file_status};
 
 use super::error::{CacheError, Checkpoint, HandleError};
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
@@ -96,9 +97,8 @@ impl CacheFile {
 
     /// Refuses what is no file, or open in a way that does not do.
     fn check(&self, can: impl Fn(OFlag) -> bool, action: &'static str) -> Result<u64, CacheError> {
-        let status = fstat(&self.file).map_err(|errno| self.failed("examine", errno))?;
-        let is_regular = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-        if !is_regular {
+        let examined = |error: SysError| self.failed("examine", error.errno);
+        if file_status::type_of(&self.file).map_err(examined)? != SFlag::S_IFREG {
             return Err(CacheError::Foreign {
                 file: self.kind,
                 reason: "it is no regular file".to_owned(),
@@ -108,7 +108,7 @@ impl CacheFile {
         if !can(OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE) {
             return Err(self.failed(action, Errno::EACCES));
         }
-        u64::try_from(status.st_size).map_err(|_| self.failed("examine", Errno::EINVAL))
+        file_status::size_of(&self.file).map_err(examined)
     }
 
     /// Whether the file can be written and read back.

@@ -17,7 +17,7 @@ use nnhal_device::{
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, Failure, HalVersion, OperandType, Operation,
-    OperationSupport, Place, Shape, Subgraph, SubgraphIndex,
+    OperationSupport, Place, Priority, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
@@ -64,6 +64,7 @@ fn create(
         info: info(name, kernels)?,
         kernels,
         helpers: Arc::new(Helpers::new(most_helpers())),
+        nice_helpers: Arc::new(Helpers::nice(most_helpers())),
     }))
 }
 
@@ -98,13 +99,18 @@ struct CpuDevice {
     info: DeviceInfo,
     kernels: KernelSet,
     helpers: Arc<Helpers>,
+    /// Those of models of low priority.
+    nice_helpers: Arc<Helpers>,
 }
 
 impl CpuDevice {
     fn model(&self, program: Program, options: &PrepareOptions<'_>) -> CpuModel {
         CpuModel {
             program: Arc::new(program),
-            helpers: Arc::clone(&self.helpers),
+            helpers: Arc::clone(match options.priority {
+                Priority::Low => &self.nice_helpers,
+                Priority::Medium | Priority::High => &self.helpers,
+            }),
             most_threads: match (self.kernels, options.preference) {
                 (KernelSet::Reference, _) | (_, ExecutionPreference::LowPower) => 1,
                 _ => usize::MAX,

@@ -5,6 +5,7 @@
 //! two lists, either one's conditions are enough.
 
 use nix::libc;
+use nnhal_os::sched;
 
 use super::rule::Argument::{Is, Lacks, Null, ThisProcess};
 use super::rule::{CHILD, Rule, THREAD, rule};
@@ -98,19 +99,7 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(SYS_brk, Always, [], "the heap"),
     rule!(SYS_memfd_create, Always, [], "packed weights for other workers"),
     rule!(SYS_ftruncate, Always, [], "the size of those"),
-    rule!(
-        SYS_newfstatat,
-        Elsewhere,
-        [&[Is(3, libc::AT_EMPTY_PATH as u32)]],
-        "the same, of C libraries that have fstat so"
-    ),
-    rule!(
-        SYS_fstat,
-        Elsewhere,
-        [],
-        "what kind a descriptor is, and its size"
-    ),
-    rule!(SYS_statx, Always, [], "the size of a cache file"),
+    rule!(SYS_statx, Always, [], "what kind a file is, and its size"),
     rule!(
         SYS_fstatfs,
         Always,
@@ -145,6 +134,12 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(SYS_rt_sigprocmask, Always, [], "the start of a thread"),
     rule!(SYS_rt_sigaction, Machine, [], "the C library aborts"),
     rule!(SYS_rt_sigreturn, Elsewhere, [], "the end of a signal's handler"),
+    rule!(
+        SYS_setpriority,
+        Clients,
+        [&[Is(0, libc::PRIO_PROCESS), Is(1, 0), Is(2, sched::NICE as u32)]],
+        "the nice value of a thread that works at low priority"
+    ),
     rule!(
         SYS_sched_getaffinity,
         Always,
@@ -224,7 +219,8 @@ pub(crate) const FILES: &[Rule] = &[
         [&[Is(1, libc::F_SETFD as u32)]],
         "descriptors that executables do not get"
     ),
-    rule!(SYS_faccessat, Elsewhere, [], "the same"),
+    rule!(SYS_fstat, Elsewhere, [], "the size of a file"),
+    rule!(SYS_faccessat, Elsewhere, [], "whether there is a file"),
     rule!(SYS_faccessat2, Elsewhere, [], "the same"),
     rule!(
         SYS_getdents64,

@@ -25,6 +25,7 @@ mod job;
 mod last_words;
 mod limits;
 mod memory;
+mod nice;
 mod oom_score;
 mod orders;
 mod outbox;

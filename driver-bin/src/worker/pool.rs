@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use nnhal::diag::tags;
 use nnhal_hal::Priority;
 
+use super::nice;
 use crate::usage::{Permit, Quotas};
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -18,9 +19,13 @@ const STACK: usize = 2 * 1024 * 1024;
 ///
 /// Work that is suspended for the sake of other work keeps its thread, so the bound is well above the number
 /// of slots of the scheduler.
+///
+/// Work of low priority has threads of its own, as many at most, to which the system prefers others. Where
+/// there can be none, other threads do it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    normal: Arc<Shared>,
+    nice: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -30,6 +35,8 @@ struct Shared {
     work: Condvar,
     limit: usize,
     quotas: Quotas,
+    /// Whether the system prefers others to the threads.
+    is_nice: bool,
 }
 
 #[derive(Default)]
@@ -37,7 +44,7 @@ struct State {
     waiting: Vec<(Priority, Work)>,
     threads: usize,
     free: usize,
-    /// Of the threads, but for the first, which every worker has.
+    /// Of the threads, but for the first that is not nice, which every worker has.
     permits: Vec<Permit>,
 }
 
@@ -54,45 +61,34 @@ impl std::fmt::Debug for State {
 impl Pool {
     /// At most so many threads, and no more than the user's workers may have together.
     pub(crate) fn new(limit: u32, quotas: Quotas) -> Pool {
-        Pool {
-            shared: Arc::new(Shared {
+        let shared = |is_nice| {
+            Arc::new(Shared {
                 state: Mutex::default(),
                 work: Condvar::new(),
                 limit: limit.max(1) as usize,
-                quotas,
-            }),
+                quotas: quotas.clone(),
+                is_nice,
+            })
+        };
+        Pool {
+            normal: shared(false),
+            nice: shared(true),
         }
     }
 
     /// Has a thread do the work. Returns false if there is no thread and none can be made.
     pub(crate) fn submit(&self, priority: Priority, work: impl FnOnce() + Send + 'static) -> bool {
-        let mut state = self.shared.lock();
-        if state.waiting.len() >= state.free
-            && state.threads < self.shared.limit
-            && self.shared.may_have_one_more(&mut state)
-        {
-            let shared = Arc::clone(&self.shared);
-            let spawned = std::thread::Builder::new()
-                .name("executor".to_owned())
-                .stack_size(STACK)
-                .spawn(move || shared.work());
-            match spawned {
-                Ok(_) => {
-                    state.threads += 1;
-                    state.free += 1;
-                }
-                Err(error) if state.threads == 0 => {
-                    tracing::error!(target: tags::DRIVER, %error, "no thread can be made");
-                    return false;
-                }
-                // The work waits for a thread that there is.
-                Err(error) => tracing::warn!(target: tags::DRIVER, %error, "no further thread can be made"),
-            }
+        let work: Work = Box::new(work);
+        let refused = match priority {
+            Priority::Low => self.nice.submit(priority, work),
+            Priority::Medium | Priority::High => Err(work),
+        };
+        let Err(work) = refused else { return true };
+        let is_done = self.normal.submit(priority, work).is_ok();
+        if !is_done {
+            tracing::error!(target: tags::DRIVER, "no thread can be made");
         }
-        state.waiting.push((priority, Box::new(work)));
-        drop(state);
-        self.shared.work.notify_one();
-        true
+        is_done
     }
 }
 
@@ -113,9 +109,40 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has a thread do the work; gives it back if there is no thread and none can be made.
+    fn submit(self: &Arc<Shared>, priority: Priority, work: Work) -> Result<(), Work> {
+        let mut state = self.lock();
+        if state.waiting.len() >= state.free
+            && state.threads < self.limit
+            && self.may_have_one_more(&mut state)
+        {
+            let shared = Arc::clone(self);
+            let spawned = std::thread::Builder::new()
+                .name("executor".to_owned())
+                .stack_size(STACK)
+                .spawn(move || shared.work());
+            match spawned {
+                Ok(_) => {
+                    state.threads += 1;
+                    state.free += 1;
+                }
+                // The work waits for a thread that there is.
+                Err(error) => tracing::warn!(target: tags::DRIVER, %error, "no further thread can be made"),
+            }
+        }
+        if state.threads == 0 {
+            return Err(work);
+        }
+        state.waiting.push((priority, work));
+        drop(state);
+        self.work.notify_one();
+        Ok(())
+    }
+
     /// Whether there may be one more thread. Without one the work waits for a thread that there is.
     fn may_have_one_more(&self, state: &mut State) -> bool {
-        if state.threads <= state.permits.len() {
+        let without_permit = usize::from(!self.is_nice);
+        if state.threads < state.permits.len() + without_permit {
             return true;
         }
         match self.quotas.thread() {
@@ -132,6 +159,9 @@ impl Shared {
 
     /// A thread's life. It ends with the process.
     fn work(&self) {
+        if self.is_nice {
+            nice::become_nice();
+        }
         let mut state = self.lock();
         loop {
             match state.next() {
@@ -164,15 +194,14 @@ mod tests {
         let (release, released) = mpsc::channel::<()>();
         let (started, has_started) = mpsc::channel();
         let (said, heard) = mpsc::channel();
-        assert!(pool.submit(Priority::Low, move || {
+        assert!(pool.submit(Priority::Medium, move || {
             started.send(()).unwrap();
             released.recv_timeout(LONG).unwrap();
         }));
         has_started.recv_timeout(LONG).unwrap();
         let order = [
-            ("low", Priority::Low),
-            ("high 1", Priority::High),
             ("medium", Priority::Medium),
+            ("high 1", Priority::High),
             ("high 2", Priority::High),
         ];
         for (name, priority) in order {
@@ -180,8 +209,8 @@ mod tests {
             pool.submit(priority, move || said.send(name).unwrap());
         }
         release.send(()).unwrap();
-        let heard: Vec<_> = (0..4).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
-        assert_eq!(heard, ["high 1", "high 2", "medium", "low"]);
+        let heard: Vec<_> = (0..3).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
+        assert_eq!(heard, ["high 1", "high 2", "medium"]);
     }
 
     #[test]
@@ -195,7 +224,23 @@ mod tests {
             });
         }
         barrier.wait();
-        assert_eq!(pool.shared.lock().threads, 4);
+        assert_eq!(pool.normal.lock().threads, 4);
+    }
+
+    #[test]
+    fn low_work_has_threads_of_its_own_that_others_do_not_wait_for() {
+        let pool = Pool::new(1, Quotas::alone());
+        let (release, released) = mpsc::channel::<()>();
+        let (said, heard) = mpsc::channel();
+        pool.submit(Priority::Low, move || {
+            released.recv_timeout(LONG).unwrap();
+        });
+        let also = said.clone();
+        pool.submit(Priority::Low, move || also.send("low").unwrap());
+        pool.submit(Priority::Medium, move || said.send("medium").unwrap());
+        assert_eq!(heard.recv_timeout(LONG).unwrap(), "medium");
+        release.send(()).unwrap();
+        assert_eq!(heard.recv_timeout(LONG).unwrap(), "low");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
+use nix::sys::stat::SFlag;
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, TMPFS_MAGIC, fstatfs};
 
 use super::ShmError;
-use crate::{SysError, dma_buf, memfd};
+use crate::{SysError, dma_buf, file_status, memfd};
 
 /// The name of this library's own memory in `/proc/PID/maps`.
 pub(super) const NAME: &CStr = c"nnhal";
@@ -100,12 +101,13 @@ impl SharedMemory {
     /// One variant of [`ShmError`] for each refusal.
     pub fn from_fd(fd: OwnedFd, declared_size: u64, limit: u64) -> Result<Self, ShmError> {
         let file = File::from(fd);
-        let metadata = file.metadata()?;
+        let file_type = file_status::type_of(&file)?;
+        let is_regular = file_type == SFlag::S_IFREG;
         // A dma-buf is no regular file.
-        let dma_buf = !metadata.is_file() && dma_buf::is_dma_buf(&file)?;
-        if !metadata.is_file() && !dma_buf {
+        let dma_buf = !is_regular && dma_buf::is_dma_buf(&file)?;
+        if !is_regular && !dma_buf {
             return Err(ShmError::NotAFile {
-                kind: kind_of(&metadata.file_type()),
+                kind: kind_of(file_type),
             });
         }
         let flags = fcntl(&file, FcntlArg::F_GETFL).map_err(SysError::of("fcntl(F_GETFL)"))?;
@@ -134,7 +136,7 @@ impl SharedMemory {
             let end = nix::unistd::lseek(&file, 0, nix::unistd::Whence::SeekEnd);
             u64::try_from(end.map_err(SysError::of("lseek"))?).unwrap_or(0)
         } else {
-            file.metadata()?.size()
+            file_status::size_of(&file)?
         };
         if declared_size > actual {
             return Err(ShmError::ShorterThanDeclared {
@@ -164,7 +166,7 @@ impl SharedMemory {
         if !memory.seals.contains(FINAL) || !memory.has_ordinary_pages()? {
             return Err(ShmError::NotSealed);
         }
-        match memory.file.metadata()?.size() {
+        match file_status::size_of(&memory.file)? {
             actual if actual == size => Ok(memory),
             actual => Err(ShmError::LongerThanDeclared {
                 declared: size,
@@ -238,17 +240,13 @@ fn is_user_file_system(file: &File) -> Result<bool, ShmError> {
     Ok(stat.filesystem_type() == FUSE_SUPER_MAGIC)
 }
 
-fn kind_of(file_type: &std::fs::FileType) -> &'static str {
-    if file_type.is_dir() {
-        "a directory"
-    } else if file_type.is_fifo() {
-        "a pipe"
-    } else if file_type.is_socket() {
-        "a socket"
-    } else if file_type.is_char_device() || file_type.is_block_device() {
-        "a device"
-    } else {
-        "a kernel object without bytes of its own"
+fn kind_of(file_type: SFlag) -> &'static str {
+    match file_type {
+        SFlag::S_IFDIR => "a directory",
+        SFlag::S_IFIFO => "a pipe",
+        SFlag::S_IFSOCK => "a socket",
+        SFlag::S_IFCHR | SFlag::S_IFBLK => "a device",
+        _ => "a kernel object without bytes of its own",
     }
 }
 

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use nnhal_client::{
     BurstOptions, CompilationCache, Deadline, Devices, ExecuteOptions, Input, Memory, Model, ModelBuilder,
-    OperationType, Output, PrepareOptions, Request, TensorType,
+    OperationType, Output, PrepareOptions, Priority, Request, TensorType,
 };
 use nnhal_os::socket::Listener;
 use nnhal_tests::escape::LOOKING;
@@ -149,6 +149,9 @@ fn keep_busy(runtime_dir: &Path) {
             run.unwrap();
         }
         drop(bursts);
+        let low = PrepareOptions::new().priority(Priority::Low);
+        let low = device.prepare(&model, &low).unwrap();
+        drop(low.burst(&BurstOptions::new()).unwrap());
         let memory = Memory::new(8 * SIZE as u64).unwrap();
         let half = 4 * SIZE as u64;
         let request = Request::new()

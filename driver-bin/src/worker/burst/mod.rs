@@ -28,14 +28,15 @@ use std::time::Duration;
 
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
 use nnhal::wire::BurstHandle;
-use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure};
+use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure, Priority};
 use nnhal_os::shm::SharedMemory;
-use nnhal_os::{eventfd, fds};
+use nnhal_os::{eventfd, fds, file_status};
 
 use self::cancel::Canceller;
 use self::places::Places;
 pub(crate) use self::serve::Objects;
 use self::serve::Server;
+use super::nice;
 use super::table::{Table, no_such, too_many};
 use crate::settings::{ExecutionSettings, Polling};
 use crate::usage::Quotas;
@@ -93,10 +94,14 @@ impl Bursts {
         let server = Box::new(Server::new(objects, end, wait)?);
         let canceller = Arc::clone(server.canceller());
         let places = Arc::clone(&self.places);
+        let priority = server.kind().priority;
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
         let thread = std::thread::Builder::new()
             .name("burst".to_owned())
             .spawn(move || {
+                if priority == Priority::Low {
+                    nice::become_nice();
+                }
                 thread::run(&places, server);
                 drop(permit);
                 // A full counter wakes as well.
@@ -184,9 +189,7 @@ fn open_channel(fd: OwnedFd, wait: WaitSettings) -> Result<ChannelEnd, Failure> 
     let invalid = |error: &dyn std::fmt::Display| {
         Failure::invalid_argument(format!("the burst's memory cannot be used: {error}"))
     };
-    let size = nix::sys::stat::fstat(&fd)
-        .map_err(|errno| invalid(&errno))
-        .and_then(|status| u64::try_from(status.st_size).map_err(|error| invalid(&error)))?;
+    let size = file_status::size_of(&fd).map_err(|error| invalid(&error))?;
     let largest = ChannelSize {
         outgoing: MAX_CELLS,
         incoming: MAX_CELLS,

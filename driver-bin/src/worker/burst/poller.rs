@@ -71,7 +71,9 @@ impl<'a> Poller<'a> {
     /// bursts may go on to share the thread: not if long tasks have all slots.
     #[inline]
     pub(super) fn pass_slot(&mut self, own: &mut Runner) -> bool {
-        let Some(shared) = &mut self.place else { return true };
+        let Some(shared) = &mut self.place else {
+            return true;
+        };
         let has_slot = self.lent.is_empty() || shared.take_slot(own);
         shared.slot.pass(own.slot());
         has_slot
