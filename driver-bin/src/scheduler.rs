@@ -4,21 +4,25 @@
 //! [`Ticket`]; it takes a slot with [`Scheduler::enter`] and gives it back with [`Scheduler::leave`]. Work
 //! that waits is let in by priority, then by age; work that runs lets work of higher priority go first at its
 //! next checkpoint, keeping its thread and its memory, and goes on later. Work that has waited counts as one
-//! priority higher for each [`AGEING`]; once let in because of that, it may keep its slot for at least
+//! priority higher for each [`work::AGEING`]; once let in because of that, it may keep its slot for at least
 //! [`QUANTUM`], so that low priority makes progress however much else there is. Work that ends may stay in
 //! its slot for its next piece ([`Ticket::stay`]) as long as nobody is seen waiting.
+//!
+//! Work of low priority takes no slot from other work, which enters at once: the system has other threads go
+//! before those of low priority, in the middle of an operation, too.
 //!
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no
 //! system call.
 
 mod cancellation;
+mod slots;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use nnhal_device::{Interruption, Work};
@@ -31,10 +35,8 @@ use crate::cores::WorkerCores;
 use crate::trace;
 use nnhal::diag::trace::SpanKind;
 
-use cancellation::Cancellation;
-
-/// How long waiting raises work by one priority.
-pub(crate) const AGEING: Duration = Duration::from_millis(100);
+use slots::{Share, Slots};
+use work::{TicketState, Waiter, rank};
 
 /// How long work that was let in because of its age keeps its slot.
 pub(crate) const QUANTUM: Duration = Duration::from_millis(2);
@@ -42,8 +44,7 @@ pub(crate) const QUANTUM: Duration = Duration::from_millis(2);
 /// The slots of a worker.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    slots: u32,
-    running: AtomicU32,
+    slots: Slots,
     /// 0 if nobody waits, else one more than the highest priority that waits. Changed under the lock.
     waiting: AtomicU8,
     queue: Mutex<Vec<Waiter>>,
@@ -52,45 +53,11 @@ pub(crate) struct Scheduler {
     cores: Arc<WorkerCores>,
 }
 
-#[derive(Debug)]
-struct Waiter {
-    ticket: Arc<TicketState>,
-    thread: Thread,
-    since: TimePoint,
-}
-
-impl Waiter {
-    /// The priority that the work counts as by now.
-    fn rank(&self, now: TimePoint) -> u64 {
-        let age = now.saturating_since(self.since).as_nanos() / AGEING.as_nanos();
-        let raised = u64::from(self.ticket.rank) + u64::try_from(age).unwrap_or(u64::MAX);
-        raised.min(u64::from(rank(Priority::High)))
-    }
-}
-
-fn rank(priority: Priority) -> u8 {
-    priority as u8
-}
-
 /// What one piece of work has to do with the scheduler. One for each execution context, used again and again.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     scheduler: Arc<Scheduler>,
     state: Arc<TicketState>,
-}
-
-#[derive(Debug)]
-struct TicketState {
-    rank: u8,
-    cancellation: Cancellation,
-    /// Becomes readable when the work is cancelled; there once somebody waits for it. Set under the lock.
-    cancelled: OnceLock<OwnedFd>,
-    /// Set by whoever lets this one in; the waiting thread clears it.
-    is_granted: AtomicBool,
-    /// Nanoseconds; work of higher priority waits until then.
-    immune_until: AtomicU64,
-    /// Odd while the work runs; moves on at every checkpoint by two.
-    progress: AtomicU64,
 }
 
 /// Looks at work from outside: whether it gets on, and a way to end it.
@@ -120,8 +87,7 @@ impl Scheduler {
     #[must_use]
     pub(crate) fn with_clock(slots: u32, cores: Arc<WorkerCores>, clock: Arc<dyn Clock>) -> Arc<Scheduler> {
         Arc::new(Scheduler {
-            slots: slots.max(1),
-            running: AtomicU32::new(0),
+            slots: Slots::new(slots),
             waiting: AtomicU8::new(0),
             queue: Mutex::new(Vec::new()),
             clock,
@@ -144,7 +110,7 @@ impl Scheduler {
     /// Whether work that comes now gets a slot at once, for tests.
     #[cfg(test)]
     pub(crate) fn has_free_slot(&self) -> bool {
-        !self.has_waiting() && self.running.load(Ordering::SeqCst) < self.slots
+        !self.has_waiting() && self.slots.are_free_for(Share::Own)
     }
 
     /// The processors for the threads of what runs.
@@ -157,16 +123,9 @@ impl Scheduler {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_slot(&self) -> bool {
-        let more = |running| (running < self.slots).then_some(running + 1);
-        self.running
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
-            .is_ok()
-    }
-
     /// Says whether anybody waited for it.
-    fn give_slot(&self) -> bool {
-        self.running.fetch_sub(1, Ordering::SeqCst);
+    fn give_slot(&self, share: Share) -> bool {
+        self.slots.give(share);
         // Whoever enters the queue marks it before it looks for a slot: either it sees the slot given here,
         // or this sees the mark.
         let is_wanted = self.waiting.load(Ordering::SeqCst) != 0;
@@ -179,14 +138,18 @@ impl Scheduler {
 
     /// Lets in as many as there are slots, and writes down who still waits.
     fn let_in(&self, queue: &mut Vec<Waiter>) {
-        while !queue.is_empty() && self.take_slot() {
+        while !queue.is_empty() {
             let now = self.clock.now();
-            let best = (0..queue.len()).max_by_key(|&at| {
-                queue
-                    .get(at)
-                    .map(|waiter| (waiter.rank(now), std::cmp::Reverse(waiter.since)))
-            });
-            let Some(best) = best else { break };
+            let best = queue
+                .iter()
+                .enumerate()
+                .filter(|(_, waiter)| self.slots.are_free_for(waiter.ticket.share))
+                .max_by_key(|(_, waiter)| (waiter.rank(now), std::cmp::Reverse(waiter.since)));
+            let Some((best, waiter)) = best else { break };
+            if !self.slots.take(waiter.ticket.share) {
+                // Somebody else was first.
+                continue;
+            }
             let waiter = queue.remove(best);
             let is_aged = waiter.rank(now) > u64::from(waiter.ticket.rank);
             let immune_until = if is_aged {
@@ -258,30 +221,9 @@ impl Scheduler {
         self.mark(&queue);
         drop(queue);
         if ticket.is_granted.load(Ordering::Acquire) {
-            self.give_slot();
+            self.give_slot(ticket.share);
         }
         Err(interruption)
-    }
-}
-
-impl TicketState {
-    fn new(rank: u8) -> TicketState {
-        TicketState {
-            rank,
-            cancellation: Cancellation::default(),
-            cancelled: OnceLock::new(),
-            is_granted: AtomicBool::new(false),
-            immune_until: AtomicU64::new(0),
-            progress: AtomicU64::new(0),
-        }
-    }
-
-    /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction,
-    /// which would be felt in every operation.
-    #[inline]
-    fn advance(&self, by: u64) {
-        let count = self.progress.load(Ordering::Relaxed);
-        self.progress.store(count.wrapping_add(by), Ordering::Relaxed);
     }
 }
 
@@ -334,7 +276,8 @@ impl Ticket {
 
     /// Takes a slot if there is one and nobody waits for it; whether it has.
     pub(crate) fn enter_at_once(&self) -> bool {
-        let is_open = self.scheduler.waiting.load(Ordering::SeqCst) == 0 && self.scheduler.take_slot();
+        let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
+        let is_open = nobody_waits && self.scheduler.slots.take(self.state.share);
         if is_open {
             self.state.immune_until.store(0, Ordering::Relaxed);
             // Taking the slot is what others look for: see `Observer::is_slot_taken`.
@@ -368,7 +311,7 @@ impl Ticket {
     /// Gives the slot back; says whether anybody waited for one.
     pub(crate) fn leave(&self) -> bool {
         self.state.advance(1);
-        self.scheduler.give_slot()
+        self.scheduler.give_slot(self.state.share)
     }
 
     /// A descriptor that is readable once the work is cancelled, for who waits outside of the scheduler. It
@@ -434,12 +377,12 @@ impl Ticket {
         }
         // While suspended the work does not count as running for the watchdog.
         self.state.progress.fetch_add(1, Ordering::Relaxed);
-        self.scheduler.running.fetch_sub(1, Ordering::SeqCst);
+        self.scheduler.slots.give(self.state.share);
         let outcome = self.scheduler.wait(queue, &self.state, deadline);
         self.state.progress.fetch_add(1, Ordering::Relaxed);
         if outcome.is_err() {
             // Whoever runs with a ticket gives its slot back when it ends; it needs one to give.
-            self.scheduler.running.fetch_add(1, Ordering::SeqCst);
+            self.scheduler.slots.take_beyond(self.state.share);
         }
         outcome
     }
@@ -509,7 +452,7 @@ impl Observer {
     /// caller has stored before this call, the caller sees the slot: all four are sequentially consistent.
     #[must_use]
     pub(crate) fn is_slot_taken(&self) -> bool {
-        self.scheduler.running.load(Ordering::SeqCst) > 0
+        self.scheduler.slots.are_taken()
     }
 
     /// Whether there can be any more work: false once the ticket is gone.

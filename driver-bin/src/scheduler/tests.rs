@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use nnhal_os::time::ManualClock;
 
+use super::work::AGEING;
 use super::*;
 
 struct Bench {
@@ -53,14 +54,14 @@ impl Bench {
 #[test]
 fn slots_are_bounded_and_given_back() {
     let bench = Bench::new();
-    let (first, second) = (bench.ticket(Priority::Low), bench.ticket(Priority::High));
+    let (first, second) = (bench.ticket(Priority::Medium), bench.ticket(Priority::High));
     let past = Deadline::at(TimePoint::EPOCH);
     first.enter(past).unwrap();
     assert_eq!(second.enter(past), Err(Interruption::DeadlineMissed));
     first.leave();
     second.enter(past).unwrap();
     second.leave();
-    assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    assert!(!bench.scheduler.slots.are_taken());
     assert_eq!(bench.scheduler.waiting.load(Ordering::SeqCst), 0);
 }
 
@@ -81,23 +82,23 @@ fn waiting_work_is_let_in_by_priority_and_then_by_age() {
 }
 
 #[test]
-fn low_priority_that_waited_long_goes_before_high_priority_that_came_later() {
+fn work_that_waited_long_goes_before_high_priority_that_came_later() {
     let bench = Bench::new();
     let runner = bench.ticket(Priority::High);
     runner.enter(Deadline::NONE).unwrap();
-    let low = bench.queue("low", Priority::Low);
-    bench.clock.advance(AGEING * 2);
+    let medium = bench.queue("medium", Priority::Medium);
+    bench.clock.advance(AGEING);
     let high = bench.queue("high", Priority::High);
     runner.leave();
-    assert_eq!(bench.order(2), ["low", "high"]);
-    low.join().unwrap();
+    assert_eq!(bench.order(2), ["medium", "high"]);
+    medium.join().unwrap();
     high.join().unwrap();
 }
 
 #[test]
 fn running_work_lets_higher_priority_go_first_and_goes_on() {
     let bench = Bench::new();
-    let runner = bench.ticket(Priority::Low);
+    let runner = bench.ticket(Priority::Medium);
     runner.enter(Deadline::NONE).unwrap();
     runner.checkpoint(Deadline::NONE).unwrap();
     let high = bench.queue("high", Priority::High);
@@ -105,7 +106,23 @@ fn running_work_lets_higher_priority_go_first_and_goes_on() {
     assert_eq!(bench.order(1), ["high"]);
     high.join().unwrap();
     runner.leave();
-    assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    assert!(!bench.scheduler.slots.are_taken());
+}
+
+#[test]
+fn work_of_low_priority_is_no_reason_for_others_to_wait() {
+    let bench = Bench::new();
+    let (low, other_low) = (bench.ticket(Priority::Low), bench.ticket(Priority::Low));
+    let medium = bench.ticket(Priority::Medium);
+    let past = Deadline::at(TimePoint::EPOCH);
+    low.enter(past).unwrap();
+    assert_eq!(other_low.enter(past), Err(Interruption::DeadlineMissed));
+    medium.enter(past).unwrap();
+    low.checkpoint(past).unwrap();
+    low.leave();
+    assert_eq!(other_low.enter(past), Err(Interruption::DeadlineMissed));
+    medium.leave();
+    assert!(!bench.scheduler.slots.are_taken());
 }
 
 #[test]
@@ -144,19 +161,19 @@ fn work_stays_in_its_slot_unless_somebody_waits_or_it_was_cancelled() {
 #[test]
 fn aged_work_keeps_its_slot_for_a_quantum() {
     let bench = Bench::new();
-    let low = bench.ticket(Priority::Low);
-    low.state.immune_until.store(u64::MAX, Ordering::Relaxed);
+    let aged = bench.ticket(Priority::Medium);
+    aged.state.immune_until.store(u64::MAX, Ordering::Relaxed);
     let high = {
-        assert!(bench.scheduler.take_slot());
+        assert!(bench.scheduler.slots.take(Share::Own));
         bench.queue("high", Priority::High)
     };
-    low.checkpoint(Deadline::NONE).unwrap();
+    aged.checkpoint(Deadline::NONE).unwrap();
     assert!(bench.entered.1.try_recv().is_err());
-    low.state.immune_until.store(0, Ordering::Relaxed);
-    low.checkpoint(Deadline::NONE).unwrap();
+    aged.state.immune_until.store(0, Ordering::Relaxed);
+    aged.checkpoint(Deadline::NONE).unwrap();
     assert_eq!(bench.order(1), ["high"]);
     high.join().unwrap();
-    low.leave();
+    aged.leave();
 }
 
 #[test]
@@ -178,7 +195,7 @@ fn cancelled_work_ends_whether_it_waits_or_runs() {
     runner.reset();
     runner.enter(Deadline::NONE).unwrap();
     runner.leave();
-    assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    assert!(!bench.scheduler.slots.are_taken());
 }
 
 #[test]
@@ -226,7 +243,7 @@ fn only_the_piece_of_work_that_was_meant_is_cancelled() {
 #[test]
 fn suspended_work_ends_at_its_deadline() {
     let bench = Bench::new();
-    let runner = bench.ticket(Priority::Low);
+    let runner = bench.ticket(Priority::Medium);
     runner.enter(Deadline::NONE).unwrap();
     let (release, released) = mpsc::channel::<()>();
     let high = bench.ticket(Priority::High);
@@ -244,7 +261,7 @@ fn suspended_work_ends_at_its_deadline() {
     runner.leave();
     release.send(()).unwrap();
     thread.join().unwrap();
-    assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    assert!(!bench.scheduler.slots.are_taken());
 }
 
 #[test]
