@@ -76,17 +76,17 @@ impl Event {
     }
 
     /// The fence that tells its end, if it has one.
-    pub(crate) fn fence(&self) -> Option<&Fence> {
+    pub(crate) fn fence(&self) -> Outcome<Option<&Fence>> {
         match self {
-            Event::Run(run) => run.fence.as_ref(),
-            Event::Fenced { event, .. } => event.fence(),
-            Event::Fence(fence) => Some(fence),
+            Event::Run(run) => Ok(run.fence.as_ref()),
+            Event::Fenced { event, .. } => Ok(event.fence()?),
+            Event::Fence(fence) => Ok(Some(fence)),
         }
     }
 
     /// A descriptor of the fence, for the caller to keep.
     pub(crate) fn fence_fd(&self) -> Outcome<OwnedFd> {
-        let fence = self.fence().ok_or_else(|| {
+        let fence = self.fence()?.ok_or_else(|| {
             Failure::bad_data(
                 "the event has no fence: it is the end of an execution that was started without dependencies, or that \
                  had ended when its start returned",

@@ -34,7 +34,7 @@ pub(crate) fn execute_in_turn(
     options: &ExecuteOptions,
 ) -> Result<Completed> {
     let first = prepared.execute_fenced(request, &[], options)?;
-    let fences: Vec<WaitFor<'_>> = first.fence().map(WaitFor::Fence).into_iter().collect();
+    let fences: Vec<WaitFor<'_>> = first.fence()?.map(WaitFor::Fence).into_iter().collect();
     let launched = prepared.execute_fenced(request, &fences, options);
     // The first one's failure is what the second would have to do with.
     let timing = first.wait(Deadline::NONE)?;

@@ -1,14 +1,16 @@
 //! What carries out the executions of a prepared model, as those see it who do not make it.
 //!
-//! By messages go a model's first execution and its fenced ones; what no ring can say, as a time limit for
-//! loops or for the wait; what is too long for a ring; and what finds all of the model's or the connection's
-//! busy.
+//! By messages go a model's first execution; what no ring can say, as a time limit for loops or for the wait;
+//! fenced executions that wait for what is not on their ring; what is too long for a ring; and what finds all
+//! of the model's or the connection's busy.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nnhal::burst::Fencing;
 use nnhal::fmq::Consumer;
 use nnhal::wire::BurstHandle;
+use nnhal_hal::Timing;
 use nnhal_os::time::Deadline;
 
 use crate::connection::BurstPermit;
@@ -24,7 +26,7 @@ const MOST_OF_MODEL: usize = 4;
 /// driver may have room then. To ask is one message more, so this adds a thousandth to those executions.
 const MESSAGES_AFTER_REFUSAL: u32 = 1024;
 
-/// Executes one request at a time.
+/// Executes one request at a time, and several fenced ones one behind the other.
 pub(crate) trait Executor: Send + Sync + Debug {
     /// As [`crate::PreparedModel::execute`].
     fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Completed>;
@@ -46,6 +48,19 @@ pub(crate) trait Executor: Send + Sync + Debug {
 
     /// Waits for the end of what was begun. After [`crate::ErrorKind::TimedOut`] it can be waited for again.
     fn finish(&mut self, deadline: Deadline) -> Result<Completed>;
+
+    /// As [`Executor::start`] for a fenced execution, while others may be under way; `None` also if it cannot
+    /// be sent now.
+    fn start_fenced(
+        &mut self,
+        fencing: Fencing,
+        request: &Request,
+        options: &ExecuteOptions,
+    ) -> Result<Option<Started>>;
+
+    /// Waits for the end of the fenced execution that was begun first. After [`crate::ErrorKind::TimedOut`]
+    /// it can be waited for again. What became of the execution itself is in the result.
+    fn finish_fenced(&mut self, deadline: Deadline) -> Result<Result<Timing>>;
 
     /// Whether nothing that was begun has yet to be finished.
     fn is_idle(&self) -> bool;

@@ -1,21 +1,29 @@
 //! Fenced executions: HAL `executeFenced`.
+//!
+//! Those that wait for nothing, or for one another on one ring, go by rings, and have no descriptor until
+//! somebody asks for one. The others go by messages, with a descriptor each.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use nnhal::fence::{Fence, FenceState};
+use nnhal::fence::{Fence, FenceError, FenceState};
 use nnhal::wire::{
     self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FenceHandle, FencedLimits, Object, Reply,
 };
-use nnhal_hal::Timing;
+use nnhal_hal::{Failure, Timing};
 use nnhal_os::socket::MAX_FDS;
 use nnhal_os::time::Deadline;
 
 use crate::connection::{Connection, EndListener, Link};
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{ExecuteOptions, nanoseconds};
+use crate::executors::Started;
+use crate::fenced_ring::RingFenced;
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
+
+/// The name of the call for a fence of an execution on a ring.
+const GET_FENCE: &str = "GetBurstFence";
 
 /// Something that a fenced execution waits for before it starts.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +45,20 @@ pub struct FencedExecution {
 #[derive(Debug)]
 struct Inner {
     connection: Arc<Connection>,
-    handle: ExecutionHandle,
-    fence: Option<Fence>,
-    /// Holds the memories.
-    _request: Request,
+    way: Way,
+    /// There from the start if it goes by a message and had not ended; on a ring, once it was asked for.
+    fence: OnceLock<Fence>,
+}
+
+/// How it was sent.
+#[derive(Debug)]
+enum Way {
+    Ring(RingFenced),
+    Message {
+        handle: ExecutionHandle,
+        /// Holds the memories.
+        _request: Request,
+    },
 }
 
 /// How long a fenced execution took, in microseconds; `u64::MAX` where it was not measured.
@@ -56,10 +74,33 @@ impl PreparedModel {
     /// HAL `executeFenced`: launches an execution that starts when everything in `wait_for` is done, and
     /// whose end is a fence that any process can wait for. All output dimensions must be known.
     ///
+    /// From the second execution on one that waits for nothing goes by rings, as [`PreparedModel::execute`]
+    /// does, and so do executions of one model that wait for the one before.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` for what is wrong with the request or the fences, one of which may have failed
     /// already.
     pub fn execute_fenced(
+        &self,
+        request: &Request,
+        wait_for: &[WaitFor<'_>],
+        options: &ExecuteOptions,
+    ) -> Result<FencedExecution> {
+        if let Some(rings) = on_rings(wait_for)
+            && let Some(execution) = self.start_fenced_by_ring(request, &rings, options)?
+        {
+            return Ok(FencedExecution {
+                inner: Arc::new(Inner {
+                    connection: Arc::clone(self.connection()),
+                    way: Way::Ring(execution),
+                    fence: OnceLock::new(),
+                }),
+            });
+        }
+        self.execute_fenced_by_message(request, wait_for, options)
+    }
+
+    fn execute_fenced_by_message(
         &self,
         request: &Request,
         wait_for: &[WaitFor<'_>],
@@ -97,18 +138,33 @@ impl PreparedModel {
         };
         let fence = fds.pop().map(Fence::from_fd).transpose();
         let fence = fence.map_err(|error| link.misplaced(name, &error))?;
-        let inner = Arc::new(Inner {
-            connection: Arc::clone(connection),
-            handle: started.execution,
-            fence,
-            _request: request.clone(),
-        });
-        if inner.fence.is_some() {
-            let listener: Weak<dyn EndListener> = Arc::downgrade(&inner) as _;
-            link.on_end(listener);
+        let execution = FencedExecution {
+            inner: Arc::new(Inner {
+                connection: Arc::clone(connection),
+                way: Way::Message {
+                    handle: started.execution,
+                    _request: request.clone(),
+                },
+                fence: OnceLock::new(),
+            }),
+        };
+        if let Some(fence) = fence {
+            execution.keep(fence);
         }
-        Ok(FencedExecution { inner })
+        Ok(execution)
     }
+}
+
+/// What an execution waits for, if all of it was sent on rings and none is known to have failed.
+fn on_rings<'a>(wait_for: &[WaitFor<'a>]) -> Option<Vec<&'a RingFenced>> {
+    let on_ring = |wait_for: &WaitFor<'a>| match wait_for {
+        WaitFor::Execution(FencedExecution { inner }) => match &inner.way {
+            Way::Ring(execution) if !matches!(execution.outcome(), Some(Err(_))) => Some(execution),
+            _ => None,
+        },
+        WaitFor::Fence(_) => None,
+    };
+    wait_for.iter().map(on_ring).collect()
 }
 
 /// What an execution waits for, as its call names it.
@@ -155,14 +211,16 @@ impl<'a> Fences<'a> {
     fn add(&mut self, wait_for: WaitFor<'a>) -> Result<()> {
         let fence = match wait_for {
             WaitFor::Fence(fence) => fence,
-            WaitFor::Execution(execution) if Arc::ptr_eq(&execution.inner.connection, self.connection) => {
-                let handle = execution.inner.handle;
-                self.arguments.push(FenceArgument::Execution(handle));
-                return Ok(());
-            }
-            WaitFor::Execution(execution) => match &execution.inner.fence {
-                Some(fence) => fence,
-                None => return Ok(()),
+            WaitFor::Execution(execution) => match &execution.inner.way {
+                Way::Message { handle, .. } if Arc::ptr_eq(&execution.inner.connection, self.connection) => {
+                    self.arguments.push(FenceArgument::Execution(*handle));
+                    return Ok(());
+                }
+                Way::Ring(execution) if matches!(execution.outcome(), Some(Ok(_))) => return Ok(()),
+                _ => match execution.fence()? {
+                    Some(fence) => fence,
+                    None => return Ok(()),
+                },
             },
         };
         if self.fds.len() < MAX_FDS {
@@ -185,9 +243,32 @@ impl<'a> Fences<'a> {
 impl FencedExecution {
     /// The fence that is signalled when the execution has ended, for this process or, by its descriptor, for
     /// others. `None` if it had ended before the call returned. If the worker dies the fence fails.
-    #[must_use]
-    pub fn fence(&self) -> Option<&Fence> {
-        self.inner.fence.as_ref()
+    ///
+    /// # Errors
+    /// The driver or this process has no room for another descriptor, or the driver does not answer.
+    pub fn fence(&self) -> Result<Option<&Fence>> {
+        match (self.inner.fence.get(), &self.inner.way) {
+            (Some(fence), _) => Ok(Some(fence)),
+            (None, Way::Message { .. }) => Ok(None),
+            (None, Way::Ring(execution)) => {
+                let fence = self.inner.fence_of(execution)?;
+                Ok(Some(self.keep(fence)))
+            }
+        }
+    }
+
+    /// Keeps its fence, which fails with the connection. If it has one, that stays.
+    fn keep(&self, fence: Fence) -> &Fence {
+        let mut is_new = false;
+        let fence = self.inner.fence.get_or_init(|| {
+            is_new = true;
+            fence
+        });
+        if is_new {
+            let listener: Weak<dyn EndListener> = Arc::downgrade(&self.inner) as _;
+            self.inner.connection.link().on_end(listener);
+        }
+        fence
     }
 
     /// Waits for the end and tells the outcome.
@@ -198,7 +279,11 @@ impl FencedExecution {
         const CALL: &str = "ExecuteFenced";
         let link = self.inner.connection.link();
         link.check_process()?;
-        if let Some(fence) = &self.inner.fence {
+        let handle = match &self.inner.way {
+            Way::Ring(execution) => return execution.wait(deadline).map(on_ring),
+            Way::Message { handle, .. } => *handle,
+        };
+        if let Some(fence) = self.inner.fence.get() {
             let state = fence
                 .wait(link.timeouts().work_deadline(deadline))
                 .map_err(|error| link.misplaced(CALL, &error))?;
@@ -210,7 +295,7 @@ impl FencedExecution {
                 .into());
             }
         }
-        self.info()
+        self.inner.info(handle)
     }
 
     /// By when its driver answers what needs no computing.
@@ -223,12 +308,17 @@ impl FencedExecution {
     #[cfg(feature = "runtime")]
     pub(crate) fn wait_for_end(&self, deadline: Deadline) -> bool {
         let timeouts = self.inner.connection.link().timeouts();
-        self.inner.fence.as_ref().is_none_or(|fence| {
-            matches!(
+        match (&self.inner.way, self.inner.fence.get()) {
+            (Way::Ring(execution), _) => match execution.wait(deadline) {
+                Ok(_) => true,
+                Err(error) => !matches!(error.kind(), ErrorKind::TimedOut { .. }),
+            },
+            (Way::Message { .. }, None) => true,
+            (Way::Message { .. }, Some(fence)) => matches!(
                 fence.wait(timeouts.work_deadline(deadline)),
                 Ok(FenceState::Signalled | FenceState::Failed)
-            )
-        })
+            ),
+        }
     }
 
     /// HAL `getExecutionInfo`: the outcome of an execution that has ended.
@@ -236,10 +326,32 @@ impl FencedExecution {
     /// # Errors
     /// The status of the execution; `GENERAL_FAILURE` if it has not ended yet.
     pub fn info(&self) -> Result<FencedTiming> {
-        let link = self.inner.connection.link();
-        let call = Call::GetExecutionInfo {
-            execution: self.inner.handle,
+        let execution = match &self.inner.way {
+            Way::Ring(execution) => execution,
+            Way::Message { handle, .. } => return self.inner.info(*handle),
         };
+        match execution.look() {
+            Some(outcome) => outcome.map(on_ring),
+            None => {
+                let failure = Failure::general("the execution has not ended; wait for its fence first");
+                Err(self.inner.failed(failure))
+            }
+        }
+    }
+}
+
+/// The times of an execution that has waited for nothing.
+fn on_ring(timing: Timing) -> FencedTiming {
+    FencedTiming {
+        launched: timing,
+        fenced: timing,
+    }
+}
+
+impl Inner {
+    fn info(&self, handle: ExecutionHandle) -> Result<FencedTiming> {
+        let link = self.connection.link();
+        let call = Call::GetExecutionInfo { execution: handle };
         let name = call.name();
         let info: wire::ExecutionInfo = match link.call(call, &[])? {
             (Reply::ExecutionInfo(info), _) => info,
@@ -254,23 +366,71 @@ impl FencedExecution {
         }
     }
 
-    fn failed(&self, failure: nnhal_hal::Failure) -> Error {
-        self.inner
-            .connection
+    fn failed(&self, failure: Failure) -> Error {
+        self.connection
             .link()
             .status("ExecuteFenced", failure, Vec::new())
+    }
+
+    /// A fence of an execution on a ring: the driver's while it goes on, and one of this process's own once
+    /// it is known how it has ended.
+    fn fence_of(&self, execution: &RingFenced) -> Result<Fence> {
+        if execution.outcome().is_none() {
+            match self.fence_by_message(execution) {
+                Ok(Some(fence)) => return Ok(fence),
+                // It has ended, and its result is there or comes at once.
+                Ok(None) => drop(execution.wait(self.connection.link().timeouts().call_deadline())),
+                // Another thread may have received its result meanwhile, or it has ended with the worker.
+                Err(error) => {
+                    execution.look();
+                    if execution.outcome().is_none() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let link = self.connection.link();
+        let is_good = match execution.outcome() {
+            Some(outcome) => outcome.is_ok(),
+            None => return Err(link.misplaced(GET_FENCE, &"the end of an execution without its result")),
+        };
+        let made = Fence::create().and_then(|(source, fence)| {
+            match is_good {
+                true => source.signal()?,
+                false => source.fail()?,
+            }
+            Ok(fence)
+        });
+        made.map_err(|error| match error {
+            FenceError::System(error) => Error::system("make a fence")(error),
+            error => Error::argument(error.to_string()),
+        })
+    }
+
+    fn fence_by_message(&self, execution: &RingFenced) -> Result<Option<Fence>> {
+        let link = self.connection.link();
+        let Started { burst, sequence } = execution.started;
+        let call = Call::GetBurstFence { burst, sequence };
+        let mut fds = match link.call(call, &[])? {
+            (Reply::BurstFence { .. }, fds) => fds,
+            (other, _) => return Err(link.misplaced(GET_FENCE, &other)),
+        };
+        let fence = fds.pop().map(Fence::from_fd).transpose();
+        fence.map_err(|error| link.misplaced(GET_FENCE, &error))
     }
 }
 
 impl EndListener for Inner {
     /// Nobody else will signal it, and others wait for it.
     fn connection_ended(&self) -> Option<Fence> {
-        self.fence.clone()
+        self.fence.get().cloned()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.connection.link().release(Object::Execution(self.handle));
+        if let Way::Message { handle, .. } = self.way {
+            self.connection.link().release(Object::Execution(handle));
+        }
     }
 }

@@ -51,6 +51,7 @@ mod execution;
 mod executors;
 mod extension_access;
 mod fenced;
+mod fenced_ring;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod memory;

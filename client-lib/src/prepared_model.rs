@@ -28,7 +28,8 @@ const KEPT_ARGUMENTS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct PreparedModel {
     inner: Arc<Inner>,
-    /// For synchronous and asynchronous executions. They hold the model, and so are not in `inner`.
+    /// By which it is executed without a burst of the program. They hold the model, so they are not in
+    /// `inner`.
     executors: Arc<Executors>,
 }
 
@@ -68,6 +69,11 @@ impl PreparedModel {
             inner: Arc::clone(&self.inner),
             executors: Arc::default(),
         }
+    }
+
+    /// Whether this is another handle on the same model.
+    pub(crate) fn is_same(&self, other: &PreparedModel) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     pub(crate) fn executors(&self) -> &Executors {

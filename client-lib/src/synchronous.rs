@@ -7,11 +7,13 @@
 //! A message is for what no ring can say: a time limit for loops, and a limit of the wait for the answer,
 //! after which the driver is asked to end the execution.
 
+use nnhal::burst::Fencing;
 use nnhal::fmq::Consumer;
 use nnhal::wire::{Call, ExecutionForm, Reply};
+use nnhal_hal::Timing;
 use nnhal_os::time::Deadline;
 
-use crate::burst::{Burst, BurstOptions};
+use crate::burst::Burst;
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions, completed, is_given_up};
 use crate::executors::{Choice, Counted, Executor, Place, Started};
@@ -120,7 +122,7 @@ impl PreparedModel {
     /// What to execute by; `None` for a message.
     #[inline]
     pub(crate) fn take_executor(&self, options: &ExecuteOptions) -> Option<Counted> {
-        if !options.suit_rings() || self.link().timeouts().limit_work() {
+        if !self.may_use_rings(options) {
             return None;
         }
         match self.executors().take() {
@@ -130,6 +132,12 @@ impl PreparedModel {
         }
     }
 
+    /// Whether a ring can say all of it.
+    #[inline]
+    pub(crate) fn may_use_rings(&self, options: &ExecuteOptions) -> bool {
+        options.suit_rings() && !self.link().timeouts().limit_work()
+    }
+
     /// A burst, if the connection may have one more and the driver has room. What else is wrong the message
     /// will say.
     #[cold]
@@ -137,7 +145,7 @@ impl PreparedModel {
         let permit = self.link().burst_permit()?;
         // Bursts have arguments of their own.
         self.drop_arguments();
-        match Burst::open(&self.without_executors(), &BurstOptions::new(), CALL) {
+        match Burst::open_executor(&self.without_executors(), CALL) {
             Ok(burst) => Some(Counted::new(Box::new(burst), place, permit)),
             Err(_) => {
                 self.executors().refuse();
@@ -176,6 +184,19 @@ impl Executor for Burst {
 
     fn finish(&mut self, deadline: Deadline) -> Result<Completed> {
         self.finish_started(deadline)
+    }
+
+    fn start_fenced(
+        &mut self,
+        fencing: Fencing,
+        request: &Request,
+        options: &ExecuteOptions,
+    ) -> Result<Option<Started>> {
+        Burst::start_fenced(self, fencing, request, options)
+    }
+
+    fn finish_fenced(&mut self, deadline: Deadline) -> Result<Result<Timing>> {
+        Burst::finish_fenced(self, deadline)
     }
 
     fn is_idle(&self) -> bool {

@@ -16,6 +16,7 @@ fn header() -> RequestHeader {
     RequestHeader {
         sequence: SEQUENCE,
         measure: MeasureTiming::Yes,
+        fencing: Fencing::No,
         deadline_ns: NonZeroU64::new(0x1122_3344_5566_7788),
     }
 }
@@ -60,20 +61,24 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         let mut read = RequestBody::default();
         let packet = decode_request(&bytes, &mut read).unwrap();
         assert_eq!(claimed_sequence(&bytes), SEQUENCE);
-        // The name is the packet's kind: a new one needs an entry.
+        // The name starts with the packet's kind: a new one needs an entry.
         let (kind, has_body) = match packet {
             RequestPacket::General { .. } => ("general", true),
             RequestPacket::Register { .. } => ("register", true),
             RequestPacket::Fire { .. } => ("fire", false),
             RequestPacket::Unregister { .. } => ("unregister", false),
         };
-        assert_eq!(kind, name);
+        assert_eq!(Some(kind), name.split(' ').next());
         if has_body {
             let arguments = (read.request.inputs, read.request.outputs);
             assert_eq!(arguments, body_arguments());
             assert_eq!(read.pools, body().1);
         }
         (format!("request {name}"), bytes)
+    };
+    let fire = |bytes: &mut Vec<u8>, fencing| {
+        let header = RequestHeader { fencing, ..header() };
+        encode_fire(bytes, &header, LAYOUT, &[]);
     };
     vec![
         encoded("general", &|bytes| {
@@ -85,6 +90,11 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         encoded("fire", &|bytes| {
             encode_fire(bytes, &header(), LAYOUT, &[0xB1, 0xB2])
         }),
+        encoded("register fenced", &|bytes| {
+            encode_register_fenced(bytes, SEQUENCE, LAYOUT, &request, &pools);
+        }),
+        encoded("fire fenced", &|bytes| fire(bytes, Fencing::Fenced)),
+        encoded("fire behind another", &|bytes| fire(bytes, Fencing::Behind)),
         encoded("unregister", &|bytes| encode_unregister(bytes, SEQUENCE, LAYOUT)),
     ]
 }

@@ -31,8 +31,8 @@ pub const MAX_REGISTERED: u16 = 1024;
 
 pub use bytes::{PacketError, copy_values, put_values};
 pub use request::{
-    FIRE_INLINE_BYTES, Pool, RequestBody, RequestHeader, RequestPacket, claimed_sequence, decode_request,
-    encode_fire, encode_general, encode_register, encode_unregister,
+    FIRE_INLINE_BYTES, Fencing, Pool, RequestBody, RequestHeader, RequestPacket, claimed_sequence,
+    decode_request, encode_fire, encode_general, encode_register, encode_register_fenced, encode_unregister,
 };
 pub use result::{
     MAX_DETAIL_BYTES, RESULT_INLINE_BYTES, ResultBody, ResultHeader, decode_result, encode_failure,

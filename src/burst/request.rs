@@ -14,6 +14,8 @@ const FIRE: u8 = 3;
 const UNREGISTER: u8 = 4;
 
 const MEASURE: u8 = 1;
+const FENCED: u8 = 2;
+const FENCED_BEHIND: u8 = FENCED | 4;
 
 const HEADER_BYTES: usize = 16;
 
@@ -27,9 +29,24 @@ pub struct RequestHeader {
     pub sequence: u32,
     /// Whether to report timing.
     pub measure: MeasureTiming,
+    /// Whether it is a fenced execution.
+    pub fencing: Fencing,
     /// When the execution must be over, in nanoseconds of the monotonic clock. One word in memory, which the
     /// processor hands on at once when it is looked at right after the header was put together.
     pub deadline_ns: Option<NonZeroU64>,
+}
+
+/// Whether a request is a fenced execution. Since version 3 of the protocol; see [`RequestPacket`] for which
+/// requests have what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fencing {
+    /// It is not.
+    #[default]
+    No,
+    /// It is: a fence for its end can be asked for, and its result has no shapes.
+    Fenced,
+    /// The same, and it waits for the fenced request before it: if that has failed, it fails and is not run.
+    Behind,
 }
 
 /// Where the bytes of arguments are.
@@ -77,16 +94,17 @@ pub enum RequestPacket<'a> {
         /// The bytes of [`Pool::InlineInputs`], then zeros.
         inline: &'a [u8],
     },
-    /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
+    /// Keep the body under a number, replacing what was there. The answer is a result without outputs. One
+    /// that is [`Fencing::Fenced`] is refused where an execution behind fences would be.
     Register {
-        /// Only the sequence matters.
+        /// Only the sequence and whether it is fenced matter.
         header: RequestHeader,
         /// The number.
         layout: u16,
     },
-    /// Execute the registered body.
+    /// Execute the registered body. It alone may be [`Fencing::Behind`] another.
     Fire {
-        /// Sequence, timing, deadline.
+        /// Sequence, timing, fencing, deadline.
         header: RequestHeader,
         /// The number.
         layout: u16,
@@ -104,11 +122,17 @@ pub enum RequestPacket<'a> {
 
 #[inline]
 fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeader) {
-    let flags = if header.measure == MeasureTiming::Yes {
+    let measure = if header.measure == MeasureTiming::Yes {
         MEASURE
     } else {
         0
     };
+    let flags = measure
+        | match header.fencing {
+            Fencing::No => 0,
+            Fencing::Fenced => FENCED,
+            Fencing::Behind => FENCED_BEHIND,
+        };
     let start =
         u64::from(kind) | u64::from(flags) << 8 | u64::from(layout) << 16 | u64::from(header.sequence) << 32;
     buffer.clear();
@@ -168,6 +192,22 @@ pub fn encode_register(buffer: &mut Vec<u8>, sequence: u32, layout: u16, request
     put_body(buffer, request, pools);
 }
 
+/// The same for one that is to be executed behind fences.
+pub fn encode_register_fenced(
+    buffer: &mut Vec<u8>,
+    sequence: u32,
+    layout: u16,
+    request: &Request,
+    pools: &[Pool],
+) {
+    let header = RequestHeader {
+        fencing: Fencing::Fenced,
+        ..only(sequence)
+    };
+    put_header(buffer, REGISTER, layout, &header);
+    put_body(buffer, request, pools);
+}
+
 /// Writes a fired request into `buffer`, which is cleared first.
 #[inline]
 pub fn encode_fire(buffer: &mut Vec<u8>, header: &RequestHeader, layout: u16, inline: &[u8]) {
@@ -184,6 +224,7 @@ fn only(sequence: u32) -> RequestHeader {
     RequestHeader {
         sequence,
         measure: MeasureTiming::No,
+        fencing: Fencing::No,
         deadline_ns: None,
     }
 }
@@ -200,12 +241,23 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
     start.copy_from_slice(reader.take(4, "header")?);
     let [kind, flags, low, high] = start;
     let layout = u16::from_le_bytes([low, high]);
-    if flags & !MEASURE != 0 {
+    let most = match kind {
+        FIRE => Fencing::Behind,
+        REGISTER => Fencing::Fenced,
+        _ => Fencing::No,
+    };
+    let fencing = match flags & !MEASURE {
+        0 => Some(Fencing::No),
+        FENCED => Some(Fencing::Fenced),
+        FENCED_BEHIND => Some(Fencing::Behind),
+        _ => None,
+    };
+    let Some(fencing) = fencing.filter(|fencing| *fencing <= most) else {
         return Err(PacketError::Value {
             what: "flags",
             value: u64::from(flags),
         });
-    }
+    };
     let measure = if flags & MEASURE != 0 {
         MeasureTiming::Yes
     } else {
@@ -216,6 +268,7 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
     let header = RequestHeader {
         sequence,
         measure,
+        fencing,
         deadline_ns: NonZeroU64::new(deadline),
     };
     match kind {
@@ -394,15 +447,17 @@ mod tests {
         (
             any::<u32>(),
             any::<bool>(),
+            prop_oneof![Just(Fencing::No), Just(Fencing::Fenced), Just(Fencing::Behind)],
             any::<u64>().prop_map(NonZeroU64::new),
         )
-            .prop_map(|(sequence, measure, deadline_ns)| RequestHeader {
+            .prop_map(|(sequence, measure, fencing, deadline_ns)| RequestHeader {
                 sequence,
                 measure: if measure {
                     MeasureTiming::Yes
                 } else {
                     MeasureTiming::No
                 },
+                fencing,
                 deadline_ns,
             })
     }
@@ -424,12 +479,13 @@ mod tests {
             if !inline.is_empty() {
                 pools.push(Pool::InlineInputs(inline.len() as u32));
             }
-            encode_general(&mut buffer, &header, &request, &pools, &inline);
+            let unfenced = RequestHeader { fencing: Fencing::No, ..header };
+            encode_general(&mut buffer, &unfenced, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
             for _ in 0..2 {
                 let RequestPacket::General { header: found, inline: found_inline } =
                     decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
-                prop_assert_eq!((found, body.generation()), (header, 1));
+                prop_assert_eq!((found, body.generation()), (unfenced, 1));
                 prop_assert_eq!(found_inline, &inline[..]);
             }
             prop_assert_eq!(&body.request, &request);
@@ -440,6 +496,11 @@ mod tests {
             let found = decode_request(&buffer, &mut body).unwrap();
             prop_assert_eq!(found, RequestPacket::Register { header: only(header.sequence), layout });
             prop_assert_eq!(&body.request, &request);
+
+            encode_register_fenced(&mut buffer, header.sequence, layout, &request, &pools);
+            let found = decode_request(&buffer, &mut body).unwrap();
+            let fenced = RequestHeader { fencing: Fencing::Fenced, ..only(header.sequence) };
+            prop_assert_eq!(found, RequestPacket::Register { header: fenced, layout });
 
             encode_fire(&mut buffer, &header, layout, &inline);
             let found = decode_request(&buffer, &mut body).unwrap();
@@ -453,7 +514,7 @@ mod tests {
                 *first = kind;
             }
             if let Some(flags) = bytes.get_mut(1) {
-                *flags &= 1;
+                *flags &= 7;
             }
             let mut body = RequestBody::default();
             let _ = decode_request(&bytes, &mut body);
@@ -493,6 +554,31 @@ mod tests {
             matches!(decoded, Ok(RequestPacket::General { inline: [1, 2], .. })),
             "{decoded:?}"
         );
+    }
+
+    #[test]
+    fn only_what_can_be_fenced_is() {
+        let mut body = RequestBody::default();
+        let fire = |fencing| {
+            let header = RequestHeader { fencing, ..only(1) };
+            let mut buffer = Vec::new();
+            encode_fire(&mut buffer, &header, 0, &[]);
+            buffer
+        };
+        for (kind, flags, is_good) in [
+            (FIRE, FENCED, true),
+            (FIRE, FENCED_BEHIND, true),
+            (FIRE, FENCED_BEHIND & !FENCED, false),
+            (FIRE, 8, false),
+            (UNREGISTER, FENCED, false),
+            (GENERAL, FENCED, false),
+            (REGISTER, FENCED_BEHIND, false),
+        ] {
+            let mut bytes = fire(Fencing::No);
+            bytes[..2].copy_from_slice(&[kind, flags]);
+            let decoded = decode_request(&bytes, &mut body);
+            assert_eq!(decoded.is_ok(), is_good, "{kind} {flags}: {decoded:?}");
+        }
     }
 
     #[test]

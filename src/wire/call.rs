@@ -107,6 +107,14 @@ pub enum Call {
         /// The sequence of the request.
         sequence: u32,
     },
+    /// Asks for a fence that is signalled when a fenced request of a burst has ended, and fails if that has
+    /// failed. Since version 3 of the protocol. Answer: [`super::Reply::BurstFence`].
+    GetBurstFence {
+        /// The burst.
+        burst: BurstHandle,
+        /// The sequence of the request.
+        sequence: u32,
+    },
 }
 
 impl Call {
@@ -128,7 +136,8 @@ impl Call {
             | Call::GetExecutionInfo { .. }
             | Call::Release { .. }
             | Call::Cancel { .. }
-            | Call::CancelBurst { .. } => 0,
+            | Call::CancelBurst { .. }
+            | Call::GetBurstFence { .. } => 0,
         }
     }
 
@@ -153,6 +162,7 @@ impl Call {
             Call::Cancel { .. } => "Cancel",
             Call::StartTrace { .. } => "StartTrace",
             Call::CancelBurst { .. } => "CancelBurst",
+            Call::GetBurstFence { .. } => "GetBurstFence",
         }
     }
 }

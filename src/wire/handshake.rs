@@ -26,7 +26,7 @@ use super::Welcome;
 use super::codec::{self, CodecError};
 use super::protocol_version::LEVELS_SINCE;
 
-pub use super::protocol_version::{CANCEL_BURST_SINCE, VERSIONS, Versions};
+pub use super::protocol_version::{CANCEL_BURST_SINCE, FENCED_BURSTS_SINCE, VERSIONS, Versions};
 
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";

@@ -69,6 +69,12 @@ pub enum Reply {
     ExecutionInfo(ExecutionInfo),
     /// Answers [`super::Call::ConfigureBurst`].
     Burst(BurstHandle),
+    /// Answers [`super::Call::GetBurstFence`]. Descriptor: the fence, if `has_fence`.
+    BurstFence {
+        /// Whether a fence comes along; without one the request has ended, and its result is in the ring or
+        /// will be at once.
+        has_fence: bool,
+    },
 }
 
 impl Reply {
@@ -77,6 +83,7 @@ impl Reply {
     pub fn fd_count(&self) -> usize {
         match self {
             Reply::Fenced(started) => usize::from(started.has_fence),
+            Reply::BurstFence { has_fence } => usize::from(*has_fence),
             Reply::Done
             | Reply::Status(_)
             | Reply::SupportedOperations(_)

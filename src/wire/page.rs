@@ -29,6 +29,7 @@ fn beside(call: &Call) -> [&'static str; 3] {
         Call::Release { .. } | Call::Cancel { .. } => ["", "Done", ""],
         Call::StartTrace { .. } => ["the memory of the trace", "Done", ""],
         Call::CancelBurst { .. } => ["", "Done", ""],
+        Call::GetBurstFence { .. } => ["", "BurstFence", ""],
     }
 }
 

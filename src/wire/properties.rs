@@ -446,6 +446,7 @@ mod any_of {
                     })
                 }),
             handle().prop_map(|burst| Reply::Burst(burst.into())),
+            any::<bool>().prop_map(|has_fence| Reply::BurstFence { has_fence }),
         ]
     }
 

@@ -35,7 +35,7 @@ impl std::fmt::Display for Versions {
 /// |--:|---|
 /// | 1 | the protocol |
 /// | 2 | [`super::Call::StartTrace`] |
-/// | 3 | [`super::Call::CancelBurst`], devices of NNAPI's feature levels 6 and 7 |
+/// | 3 | [`super::Call::CancelBurst`], [`super::Call::GetBurstFence`] and fenced requests of bursts, devices of NNAPI's feature levels 6 and 7 |
 pub const VERSIONS: Versions = Versions { newest: 3, oldest: 2 };
 
 const _: () = assert!(VERSIONS.newest - VERSIONS.oldest <= 1);
@@ -45,3 +45,6 @@ pub(super) const LEVELS_SINCE: u32 = 3;
 
 /// From which version on a worker can be asked to end an execution of a burst early.
 pub const CANCEL_BURST_SINCE: u32 = 3;
+
+/// From which version on the requests of a burst can be fenced executions.
+pub const FENCED_BURSTS_SINCE: u32 = 3;

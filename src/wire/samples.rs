@@ -249,6 +249,13 @@ pub(super) fn calls() -> Vec<(&'static str, Call)> {
                 sequence: 0x5200,
             },
         ),
+        (
+            "",
+            Call::GetBurstFence {
+                burst: handle(0x5300),
+                sequence: 0x5400,
+            },
+        ),
     ];
     calls.extend(
         released
@@ -321,6 +328,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         ("Burst", Reply::Burst(handle(16))),
+        ("BurstFence", Reply::BurstFence { has_fence: true }),
     ]
 }
 

@@ -48,6 +48,7 @@ wire_numbers! {
         14 => Cancel { id: u64 },
         15 since 2 => StartTrace { size: u64 },
         16 since 3 => CancelBurst { burst: BurstHandle, sequence: u32 },
+        17 since 3 => GetBurstFence { burst: BurstHandle, sequence: u32 },
     }
 
     Message {
@@ -69,6 +70,7 @@ wire_numbers! {
         8 => Fenced(started: FenceStarted),
         9 => ExecutionInfo(info: ExecutionInfo),
         10 => Burst(burst: BurstHandle),
+        11 since 3 => BurstFence { has_fence: bool },
     }
 
     Event {

@@ -156,7 +156,7 @@ fn failure_of_a_producer_is_signalled_to_other_workers_and_told_by_its_handle() 
     for execution in [&produced, &consumed] {
         let error = execution.wait(default_deadline()).unwrap_err();
         assert_eq!(error.status(), ErrorStatus::GeneralFailure, "{error}");
-        let fence = execution.fence().unwrap();
+        let fence = execution.fence().unwrap().unwrap();
         assert_eq!(fence.state().unwrap(), FenceState::Failed);
     }
 }
@@ -226,7 +226,7 @@ fn cycle_of_fences_over_two_workers_ends_by_timeout_and_holds_nobody_up() {
     let second = two
         .execute_fenced(&request, &[WaitFor::Execution(&first)], &limited)
         .unwrap();
-    let end = second.fence().unwrap();
+    let end = second.fence().unwrap().unwrap();
     later.add(end, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
     for prepared in [&one, &two] {
         // T21: neither slot nor thread is held.
@@ -279,7 +279,7 @@ fn execution_waits_for_any_number_of_fences_of_any_kind() {
         if last.is_some() {
             (&start).write_all(b"x").unwrap();
         }
-        let pending = launched.fence().unwrap();
+        let pending = launched.fence().unwrap().unwrap();
         let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(60));
         assert_eq!(pending.wait(soon).unwrap(), FenceState::Pending, "round {round}");
         assert_eq!(memory.read::<f32>(16, 4).unwrap(), [0.0; 4]);

@@ -521,8 +521,8 @@ fn clients_one_version_older_or_newer_are_served_and_unknown_calls_are_answered(
             "there is no call number 16 in version 2 of the protocol"
         );
         assert_eq!(
-            refusal_of_call(&mut newer, 17),
-            "there is no call number 17 in version 3 of the protocol"
+            refusal_of_call(&mut newer, 18),
+            "there is no call number 18 in version 3 of the protocol"
         );
         expect_status(&mut older);
         expect_status(&mut newer);

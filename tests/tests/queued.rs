@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nnhal_client::{
-    BurstOptions, Clock, Deadline, Device, Devices, Error, ErrorStatus, ExecuteOptions, Memory, Model,
-    ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Request, TensorType, WaitFor,
+    BurstOptions, Clock, Deadline, Device, Devices, Error, ErrorStatus, ExecuteOptions, FenceState, Memory,
+    Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Request, TensorType,
+    WaitFor,
 };
 use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, wait_until};
 use vendor_driver::QUEUE;
@@ -129,6 +130,36 @@ fn two_executions_are_in_the_queue_at_once() {
     }
     for (memory, expected) in [(&first_memory, 2.0), (&second_memory, 4.0), (&third_memory, 6.0)] {
         assert_eq!(outputs(memory), [expected; 4]);
+    }
+}
+
+#[test]
+fn ends_of_executions_on_rings_are_told_to_another_process() {
+    let (daemon, device) = start(Duration::from_millis(100), "slots = 2");
+    let prepared = prepare(&device);
+    let other = Devices::open_in(daemon.runtime_dir())
+        .unwrap()
+        .device(QUEUE)
+        .unwrap();
+    assert_ne!(other.worker().pid, device.worker().pid);
+    let consumer = prepare(&other);
+    let options = ExecuteOptions::new();
+    let (first_memory, first) = memory([1.0, -2.0, 3.0, -4.0]);
+    prepared.execute(&first, &options).unwrap();
+    // Where the first writes.
+    let result = Memory::new(16).unwrap();
+    let second = Request::new().input(&first_memory, 16..32).output(&result, 0..16);
+    for _ in 0..2 {
+        first_memory.write(16, &[-1.0_f32; 4]).unwrap();
+        let first = prepared.execute_fenced(&first, &[], &options).unwrap();
+        let second = consumer
+            .execute_fenced(&second, &[WaitFor::Execution(&first)], &options)
+            .unwrap();
+        let fence = first.fence().unwrap().unwrap().clone();
+        second.wait(soon()).unwrap();
+        assert_eq!(fence.state().unwrap(), FenceState::Signalled);
+        first.wait(soon()).unwrap();
+        assert_eq!(result.read::<f32>(0, 4).unwrap(), [4.0, 0.0, 12.0, 0.0]);
     }
 }
 

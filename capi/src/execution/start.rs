@@ -188,7 +188,7 @@ fn compute(compilation: &Compilation, job: &mut Job, duration: Option<Duration>)
 fn fences_of(dependencies: &[Arc<Event>]) -> Outcome<Vec<Fence>> {
     let mut fences = Vec::new();
     for dependency in dependencies {
-        match dependency.fence() {
+        match dependency.fence()? {
             Some(fence) => fences.push(fence.clone()),
             None => dependency.wait().map_err(|failure| {
                 Failure::op_failed(format!("a dependency has failed: {}", failure.text))

@@ -3,12 +3,12 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result};
+use nnhal::burst::{Fencing, RequestHeader, ResultBody, ResultHeader, decode_result};
 use nnhal::diag::trace::SpanKind;
 use nnhal::fence::Fence;
 use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::wire::{Call, ExecutionResult};
-use nnhal_hal::{ErrorStatus, Failure};
+use nnhal_hal::{ErrorStatus, Failure, Timing};
 use nnhal_os::time::Deadline;
 
 use crate::connection::EndListener;
@@ -16,6 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::prepared_model::PreparedModel;
 use crate::trace;
+
+/// The name of the call of fenced executions.
+const FENCED: &str = "ExecuteFenced";
 
 /// Ends the rings when the worker is gone.
 #[derive(Debug)]
@@ -101,6 +104,7 @@ impl Exchange {
         RequestHeader {
             sequence: self.sequence,
             measure: options.measure,
+            fencing: Fencing::No,
             deadline_ns: options
                 .deadline
                 .to_hal()
@@ -230,6 +234,17 @@ impl Exchange {
             timing: header.timing,
         };
         completed(self.model.link(), self.name, result)
+    }
+
+    /// The same of a fenced execution: its time, or its failure as the driver has told it.
+    pub(super) fn fenced_outcome(&self, header: ResultHeader) -> Result<Timing> {
+        match header.status {
+            ErrorStatus::None => Ok(header.timing),
+            status => {
+                let failure = Failure::new(status, self.body.detail.as_str());
+                Err(self.model.link().status(FENCED, failure, Vec::new()))
+            }
+        }
     }
 
     /// The outputs in the packet that was received last: `size` bytes.

@@ -12,14 +12,17 @@ pub(super) struct FoundValid {
     hal: nnhal_hal::Request,
     memories: Vec<u64>,
     pub(super) number: Number,
+    /// Whether it does for a fenced execution.
+    pub(super) is_fenced: bool,
 }
 
 impl FoundValid {
-    pub(super) fn new(request: &Request, number: Number) -> FoundValid {
+    pub(super) fn new(request: &Request, number: Number, is_fenced: bool) -> FoundValid {
         FoundValid {
             hal: request.hal().clone(),
             memories: request.memories().iter().map(Memory::id).collect(),
             number,
+            is_fenced,
         }
     }
 
@@ -30,20 +33,18 @@ impl FoundValid {
 }
 
 /// What an execution uses, kept until it has ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[allow(dead_code, reason = "it is there to keep them")]
 pub(super) struct Held {
     memories: Vec<Memory>,
     buffers: Vec<Buffer>,
 }
 
 impl Held {
-    pub(super) fn hold(&mut self, request: &Request) {
-        self.memories.extend_from_slice(request.memories());
-        self.buffers.extend_from_slice(request.buffers());
-    }
-
-    pub(super) fn let_go(&mut self) {
-        self.memories.clear();
-        self.buffers.clear();
+    pub(super) fn of(request: &Request) -> Held {
+        Held {
+            memories: request.memories().to_vec(),
+            buffers: request.buffers().to_vec(),
+        }
     }
 }

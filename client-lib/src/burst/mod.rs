@@ -14,12 +14,16 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use nnhal::burst::{Pool, encode_general, encode_register, encode_unregister};
-use nnhal::fmq::{ChannelEnd, ChannelSize, Consumer, MAX_CELLS, WaitSettings};
+use nnhal::burst::{
+    Fencing, MAX_DETAIL_BYTES, Pool, encode_general, encode_register, encode_register_fenced,
+    encode_unregister,
+};
+use nnhal::fmq::{ChannelEnd, ChannelSize, Consumer, MAX_CELLS, PAYLOAD_BYTES, WaitSettings};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
 
@@ -43,6 +47,14 @@ const REQUEST_CELLS: u32 = 256;
 
 /// Cells of the ring of results: 7 KiB, for the shapes of hundreds of outputs.
 const RESULT_CELLS: u32 = 128;
+
+/// How many fenced executions wait for each other on one ring, whose longest results find room in it.
+const FENCED_IN_FLIGHT: u32 = 4;
+
+const _: () = {
+    let longest = MAX_DETAIL_BYTES + 2 * PAYLOAD_BYTES;
+    assert!(FENCED_IN_FLIGHT as usize * longest.div_ceil(PAYLOAD_BYTES) <= RESULT_CELLS as usize);
+};
 
 /// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
 /// again. A choice, not a measurement: each keeps memory for its values, and a call looks through all of
@@ -147,8 +159,8 @@ pub struct Burst {
     has_too_many: bool,
     /// Requests that were started before. The one that was started last is the last.
     found_valid: Vec<FoundValid>,
-    /// What the execution uses that was started.
-    held: Held,
+    /// What the executions use that were started, the oldest first.
+    held: VecDeque<Held>,
     pipeline: Pipeline,
 }
 
@@ -198,9 +210,17 @@ impl Burst {
             of_values: Vec::with_capacity(KEPT_OF_VALUES),
             has_too_many: false,
             found_valid: Vec::new(),
-            held: Held::default(),
+            held: VecDeque::new(),
             pipeline: Pipeline::new(depth),
         })
+    }
+
+    /// One that this library makes of itself. Several fenced executions may be under way on it: a cell is
+    /// enough for each, and the text of a failure is the longest result that one has.
+    pub(crate) fn open_executor(model: &PreparedModel, name: &'static str) -> Result<Burst> {
+        let mut burst = Burst::open(model, &BurstOptions::new(), name)?;
+        burst.pipeline = Pipeline::new(FENCED_IN_FLIGHT);
+        Ok(burst)
     }
 
     /// The model that it executes.
@@ -410,13 +430,23 @@ impl Burst {
     /// Has the worker keep a request, whose pools are in `pools`; `None` if it is too long for the ring.
     fn register_hal(&mut self, request: &nnhal_hal::Request) -> Result<Option<Number>> {
         let number = Numbers::take(&self.numbers)?;
-        Ok(self.register_as(&number, request)?.then_some(number))
+        let is_registered = self.register_as(&number, request, Fencing::No)?;
+        Ok(is_registered.then_some(number))
     }
 
     /// The same under a number, in place of what has it; `false` if it is too long.
-    fn register_as(&mut self, number: &Number, request: &nnhal_hal::Request) -> Result<bool> {
+    fn register_as(
+        &mut self,
+        number: &Number,
+        request: &nnhal_hal::Request,
+        fencing: Fencing,
+    ) -> Result<bool> {
         let (header, deadline) = self.exchange.next_header_of_message();
-        encode_register(
+        let encode = match fencing {
+            Fencing::No => encode_register,
+            Fencing::Fenced | Fencing::Behind => encode_register_fenced,
+        };
+        encode(
             &mut self.exchange.buffer,
             header.sequence,
             number.value,

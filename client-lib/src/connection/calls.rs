@@ -315,7 +315,8 @@ fn reply_object(reply: &Reply) -> Option<Object> {
         | Reply::SupportedOperations(_)
         | Reply::Launched
         | Reply::Executed(_)
-        | Reply::ExecutionInfo(_) => return None,
+        | Reply::ExecutionInfo(_)
+        | Reply::BurstFence { .. } => return None,
     })
 }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use nnhal::diag::tags;
-use nnhal::wire::handshake::CANCEL_BURST_SINCE;
+use nnhal::wire::handshake::{CANCEL_BURST_SINCE, FENCED_BURSTS_SINCE};
 use nnhal::wire::{self, BurstHandle, Call, Envelope, Inbox, Object};
 use nnhal_hal::{DeviceInfo, Failure, OutputShape};
 use nnhal_os::fork::ForkStamp;
@@ -168,6 +168,12 @@ impl Link {
     #[inline]
     pub(crate) fn can_cancel_bursts(&self) -> bool {
         self.version >= CANCEL_BURST_SINCE
+    }
+
+    /// Whether requests of bursts can be fenced executions.
+    #[inline]
+    pub(crate) fn has_fenced_bursts(&self) -> bool {
+        self.version >= FENCED_BURSTS_SINCE
     }
 
     /// Makes sure that [`Link::complete`] can be called.

@@ -379,9 +379,14 @@ impl RunEvent {
 
     /// The fence that is signalled at the end, for fenced executions whose last step a driver runs and has
     /// not done before the call returned.
-    #[must_use]
-    pub fn fence(&self) -> Option<&Fence> {
-        self.inner.launched.last()?.fence()
+    ///
+    /// # Errors
+    /// As [`FencedExecution::fence`].
+    pub fn fence(&self) -> RuntimeResult<Option<&Fence>> {
+        match self.inner.launched.last() {
+            Some(last) => Ok(last.fence()?),
+            None => Ok(None),
+        }
     }
 
     /// How long a fenced execution took, after it was waited for.

@@ -189,6 +189,7 @@ pub(crate) fn kind_of(call: &Call) -> SpanKind {
         | Call::Release { .. }
         | Call::Cancel { .. }
         | Call::CancelBurst { .. }
+        | Call::GetBurstFence { .. }
         | Call::StartTrace { .. } => SpanKind::OtherCall,
     }
 }

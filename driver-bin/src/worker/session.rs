@@ -86,7 +86,10 @@ pub(super) fn serve(
         waiting: Vec::new(),
         busy_since: Some(MonotonicClock.now()),
     };
-    match session.run()? {
+    let end = session.run();
+    // Whoever else has them is told, since this process ends with the session.
+    session.client.bursts.end_fences();
+    match end? {
         End::Closed => {}
         End::Goodbye(reason) => {
             tracing::info!(target: tags::DRIVER, %reason, "the session ends");
@@ -362,6 +365,15 @@ impl Session<'_> {
                 let cancelled = self.client.bursts.cancel(burst, sequence);
                 self.answer(id, cancelled.map(|()| Reply::Done));
             }
+            Call::GetBurstFence { burst, sequence } => match self.client.bursts.fence(burst, sequence) {
+                Ok(fd) => {
+                    let has_fence = fd.is_some();
+                    self.client
+                        .outbox
+                        .reply_with(id, Reply::BurstFence { has_fence }, fd);
+                }
+                Err(failure) => self.answer(id, Err(failure)),
+            },
             Call::ConfigureBurst {
                 prepared_model,
                 polling_window_ns,
@@ -491,11 +503,11 @@ impl Session<'_> {
     }
 }
 
-/// What has work end earlier.
+/// What has work end earlier, or tells of its end.
 fn is_allowed_at_the_end(call: &Call) -> bool {
     matches!(
         call,
-        Call::Release { .. } | Call::Cancel { .. } | Call::CancelBurst { .. }
+        Call::Release { .. } | Call::Cancel { .. } | Call::CancelBurst { .. } | Call::GetBurstFence { .. }
     )
 }
 

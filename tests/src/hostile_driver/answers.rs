@@ -193,6 +193,11 @@ impl Answers {
                 self.files.extend(fds.into_iter().map(File::from));
                 Reply::Done
             }
+            Call::GetBurstFence { .. } => {
+                let fence = self.fence();
+                let has_fence = fence.is_some() != self.lies();
+                return (Reply::BurstFence { has_fence }, None, fence);
+            }
             Call::CopyTo { .. }
             | Call::CopyFrom { .. }
             | Call::Release { .. }
@@ -204,7 +209,7 @@ impl Answers {
 
     /// The answer to some other call.
     fn other_answer(&mut self) -> (Reply, Option<OwnedFd>) {
-        let reply = match self.random.below(9) {
+        let reply = match self.random.below(10) {
             0 => Reply::Done,
             1 => Reply::Status(DeviceStatus::Unknown),
             2 => Reply::SupportedOperations(Vec::new()),
@@ -216,6 +221,7 @@ impl Answers {
             }),
             6 => Reply::Executed(self.result(1)),
             7 => Reply::Burst(self.handle()),
+            8 => Reply::BurstFence { has_fence: false },
             _ => {
                 let fence = self.fence();
                 let started = FenceStarted {

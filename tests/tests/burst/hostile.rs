@@ -1,10 +1,13 @@
 //! Clients whose packets mean nothing, or not what they should. Whatever they send, it is their own burst or
 //! worker that ends, and never the supervisor or another client.
 
-use nnhal::burst::{Pool, RequestHeader, encode_general, encode_register};
+use nnhal::burst::{
+    Fencing, Pool, RequestHeader, encode_fire, encode_general, encode_register, encode_register_fenced,
+};
+use nnhal::fence::{Fence, FenceState};
 use nnhal::fmq::ChannelSize;
-use nnhal::wire::{BurstHandle, Call, Handle, Reply};
-use nnhal_hal::{ErrorStatus, MeasureTiming, RequestPool};
+use nnhal::wire::{BurstHandle, Call, Handle, Message, Reply};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, RequestPool};
 use nnhal_tests::shared_floats;
 
 use crate::raw::{Raw, SIZE, bystander, expect_unharmed, header, soon, start};
@@ -277,4 +280,107 @@ fn refused_packet_between_two_requests_leaves_none_of_its_own_behind() {
             "{after:?}"
         );
     }
+}
+
+/// The fence of a request; `None` if that has ended.
+fn fence_of(raw: &mut Raw, burst: BurstHandle, sequence: u32) -> Result<Option<Fence>, Failure> {
+    let id = raw
+        .client
+        .send(Call::GetBurstFence { burst, sequence }, &[])
+        .unwrap();
+    match raw.client.receive().unwrap() {
+        (Message::Reply { id: answered, result }, mut fds) if answered == id => {
+            let Reply::BurstFence { has_fence } = result? else {
+                panic!("another reply");
+            };
+            assert_eq!(fds.len(), usize::from(has_fence));
+            Ok(fds.pop().map(|fd| Fence::from_fd(fd).unwrap()))
+        }
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+impl Raw {
+    fn register_fenced(&mut self) {
+        let pools = [Pool::Memory(self.memory)];
+        encode_register_fenced(&mut self.buffer, 1, 5, &self.request, &pools);
+        assert_eq!(self.exchange(), (1, ErrorStatus::None, String::new()));
+    }
+
+    fn fire_fenced(&mut self, sequence: u32, fencing: Fencing, number: u16) -> ErrorStatus {
+        let header = RequestHeader {
+            fencing,
+            ..header(sequence)
+        };
+        encode_fire(&mut self.buffer, &header, number, &[]);
+        let (answered, status, _) = self.exchange();
+        assert_eq!(answered, sequence);
+        status
+    }
+}
+
+#[test]
+fn asking_for_fences_at_random_gets_few_and_each_is_told_its_end() {
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let burst = raw.burst;
+    raw.register_fenced();
+    // Nothing fenced has ended, so all of it may be to come.
+    let asked = [0, 1, 2, 3, 4, i32::MAX as u32, u32::MAX];
+    let fences = asked.map(|sequence| fence_of(&mut raw, burst, sequence).unwrap().unwrap());
+    let state = |index: usize| fences[index].state().unwrap();
+    // What is not fenced ends without telling.
+    raw.general(1, &[Pool::Memory(raw.memory)], &[]);
+    assert_eq!(raw.exchange().1, ErrorStatus::None);
+    assert!((0..asked.len()).all(|index| state(index) == FenceState::Pending));
+    assert_eq!(raw.fire_fenced(2, Fencing::Fenced, 5), ErrorStatus::None);
+    let of_two = [0, 1, 2, 3, 6].map(state);
+    use FenceState::{Failed, Pending, Signalled};
+    assert_eq!(of_two, [Failed, Failed, Signalled, Pending, Failed]);
+    // One that is not registered, and one behind it.
+    assert_ne!(raw.fire_fenced(3, Fencing::Fenced, 77), ErrorStatus::None);
+    assert_ne!(raw.fire_fenced(4, Fencing::Behind, 5), ErrorStatus::None);
+    assert_eq!([3, 4].map(state), [Failed; 2]);
+    assert_eq!(raw.fire_fenced(5, Fencing::Fenced, 5), ErrorStatus::None);
+    assert_eq!(raw.fire_fenced(6, Fencing::Behind, 5), ErrorStatus::None);
+    assert!(fence_of(&mut raw, burst, 6).unwrap().is_none());
+    // Back in time.
+    assert_eq!(raw.fire_fenced(1, Fencing::Fenced, 5), ErrorStatus::None);
+    raw.expect_success();
+    for (index, generation) in [(0, 0), (0, 77), (1, 1), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
+        let guessed = BurstHandle::from(Handle { index, generation });
+        if guessed != burst {
+            let refused = fence_of(&mut raw, guessed, 9).unwrap_err();
+            assert_eq!(refused.status, ErrorStatus::InvalidArgument);
+        }
+    }
+    // More than a burst may have.
+    let mut many = vec![fences[5].clone()];
+    let refused = loop {
+        match fence_of(&mut raw, burst, 1000) {
+            Ok(fence) => many.push(fence.unwrap()),
+            Err(failure) => break failure,
+        }
+    };
+    assert_eq!(
+        refused.status,
+        ErrorStatus::ResourceExhaustedTransient,
+        "{refused}"
+    );
+    assert_eq!(many.len(), 64);
+    raw.expect_success();
+    // They fail with the burst, and with it nothing else does.
+    raw.begin_anew();
+    let wait = |fence: &Fence| fence.wait(soon()).unwrap();
+    assert!(many.iter().all(|fence| wait(fence) == Failed));
+    assert!(fence_of(&mut raw, burst, 1).is_err());
+    raw.expect_success();
+    // Whoever else has one is told if the client dies.
+    let burst = raw.burst;
+    let last = fence_of(&mut raw, burst, 10).unwrap().unwrap();
+    assert_eq!(last.state().unwrap(), Pending);
+    drop(raw);
+    assert_eq!(wait(&last), Failed);
+    expect_unharmed(&daemon, other);
 }

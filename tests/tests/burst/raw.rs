@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use nnhal::burst::{Pool, RequestHeader, ResultBody, decode_result, encode_general};
+use nnhal::burst::{Fencing, Pool, RequestHeader, ResultBody, decode_result, encode_general};
 use nnhal::fmq::{ChannelEnd, ChannelSize, WaitSettings};
 use nnhal::wire::{BurstHandle, Call, MemoryHandle, Object, PreparedModelHandle, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, Request, Timing};
@@ -36,6 +36,7 @@ pub(crate) fn header(sequence: u32) -> RequestHeader {
     RequestHeader {
         sequence,
         measure: MeasureTiming::No,
+        fencing: Fencing::No,
         deadline_ns: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
-use nnhal::burst::{self, Pool, RequestHeader, ResultBody};
+use nnhal::burst::{self, Fencing, Pool, RequestHeader, ResultBody};
 use nnhal::fmq::{ChannelEnd, ChannelSize, WaitSettings};
 use nnhal::wire::{Call, Object, PreparedModelHandle, Reply, RequestWithMemories};
 use nnhal_hal::{ErrorStatus, MeasureTiming, RequestPool};
@@ -78,6 +78,7 @@ impl Burst {
         RequestHeader {
             sequence: self.sequence,
             measure: MeasureTiming::No,
+            fencing: Fencing::No,
             deadline_ns,
         }
     }

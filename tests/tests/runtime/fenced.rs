@@ -40,7 +40,7 @@ fn started_execution_ends_with_its_values() {
             event.wait(Deadline::NONE).unwrap();
             assert_eq!(values(&event), [1.0 + sum(4); 4]);
         }
-        assert!(event.is_finished() && event.fence().is_none());
+        assert!(event.is_finished() && event.fence().unwrap().is_none());
     }
 }
 
@@ -234,7 +234,7 @@ fn execution_whose_last_step_died_goes_on_until_the_steps_before_have_ended() {
     let memory = untouched();
     let event = launch(&compilation, &memory, &fence, &ExecuteOptions::new()).unwrap();
     kill_workers(&reference);
-    let end = event.fence().unwrap().wait(Deadline::NONE).unwrap();
+    let end = event.fence().unwrap().unwrap().wait(Deadline::NONE).unwrap();
     assert_eq!(end, FenceState::Failed);
     assert!(!event.is_finished());
     source.signal().unwrap();

@@ -136,7 +136,7 @@ pub fn burst_requests(bytes: &[u8]) {
     let (mut client, memory) = ChannelEnd::create(SIZE, wait).expect("the rings");
     let end = ChannelEnd::open(&memory, wait).expect("the worker's end");
     let objects = objects(&models()[usize::from(kind % 2)]);
-    let mut server = Box::new(Server::new(objects, end, wait).expect("a burst"));
+    let mut server = Box::new(Server::new(objects, end, wait, &Quotas::alone()).expect("a burst"));
     let mut result = client.consumer.new_packet();
     for packet in seeds::packets(rest) {
         if client.producer.send(packet).is_err() {
@@ -152,7 +152,8 @@ pub fn burst_requests(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use nnhal::burst::{
-        Pool, RequestHeader, encode_fire, encode_general, encode_register, encode_unregister,
+        Fencing, Pool, RequestHeader, encode_fire, encode_general, encode_register, encode_register_fenced,
+        encode_unregister,
     };
     use nnhal::wire::Handle;
     use nnhal_hal::{DataLocation, MeasureTiming, Request, RequestArgument};
@@ -162,6 +163,7 @@ mod tests {
     const HEADER: RequestHeader = RequestHeader {
         sequence: 1,
         measure: MeasureTiming::Yes,
+        fencing: Fencing::No,
         deadline_ns: None,
     };
 
@@ -213,7 +215,27 @@ mod tests {
                 }
             }
         }
+        made.extend([0, 1].map(|kind| fenced(kind, &places[0])));
         made
+    }
+
+    /// Fenced executions, which wait for each other.
+    fn fenced(kind: u8, pools: &[Pool]) -> Vec<u8> {
+        let mut packets = vec![Vec::new(); 5];
+        let fire = |packet: &mut Vec<u8>, sequence, fencing, number| {
+            let header = RequestHeader {
+                sequence,
+                fencing,
+                ..HEADER
+            };
+            encode_fire(packet, &header, number, &[]);
+        };
+        encode_register_fenced(&mut packets[0], 1, 3, &request(0, 0, &[]), pools);
+        fire(&mut packets[1], 2, Fencing::Fenced, 3);
+        fire(&mut packets[2], 3, Fencing::Behind, 3);
+        fire(&mut packets[3], 4, Fencing::Fenced, 9);
+        fire(&mut packets[4], 5, Fencing::Behind, 3);
+        [&[kind][..], &seeds::joined(&packets)].concat()
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod cancel;
 mod compiled;
+mod fences;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod lent;
@@ -33,6 +34,7 @@ use nnhal_os::shm::SharedMemory;
 use nnhal_os::{eventfd, fds, file_status};
 
 use self::cancel::Canceller;
+use self::fences::Fences;
 use self::places::Places;
 pub(crate) use self::serve::Objects;
 use self::serve::Server;
@@ -55,6 +57,7 @@ pub(crate) struct Bursts {
 struct Burst {
     closer: ChannelCloser,
     canceller: Arc<Canceller>,
+    fences: Arc<Fences>,
     thread: JoinHandle<()>,
 }
 
@@ -91,8 +94,9 @@ impl Bursts {
         let permit = self.quotas.thread()?;
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
-        let server = Box::new(Server::new(objects, end, wait)?);
+        let server = Box::new(Server::new(objects, end, wait, &self.quotas)?);
         let canceller = Arc::clone(server.canceller());
+        let fences = Arc::clone(server.fences());
         let places = Arc::clone(&self.places);
         let priority = server.kind().priority;
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
@@ -112,6 +116,7 @@ impl Bursts {
         let inserted = self.table().insert(Burst {
             closer,
             canceller,
+            fences,
             thread,
         });
         match inserted {
@@ -139,6 +144,20 @@ impl Bursts {
         let burst = table.get(handle.0).ok_or_else(|| no_such("burst", handle.0))?;
         burst.canceller.cancel(sequence);
         Ok(())
+    }
+
+    /// A fence for the end of a fenced request; `None` if that has ended.
+    pub(crate) fn fence(&self, handle: BurstHandle, sequence: u32) -> Result<Option<OwnedFd>, Failure> {
+        let fences = match self.table().get(handle.0) {
+            Some(burst) => Arc::clone(&burst.fences),
+            None => return Err(no_such("burst", handle.0)),
+        };
+        fences.of(sequence)
+    }
+
+    /// Fails all fences: the client is gone, and this process is about to end.
+    pub(crate) fn end_fences(&self) {
+        self.table().iter().for_each(|burst| burst.fences.end());
     }
 
     fn end(&self, burst: Burst) {

@@ -4,14 +4,16 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::burst::{RequestBody, RequestHeader, encode_failure, encode_success};
+use nnhal::burst::{Fencing, RequestBody, RequestHeader, encode_failure, encode_success};
 use nnhal::wire::MemoryHandle;
 use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Place, Timing};
 use nnhal_os::time::{Stopwatch, TimePoint};
 
 use super::cancel::Canceller;
 use super::compiled::CompiledRequest;
+use super::fences::{End, Ends, Fences};
 use super::named::{Named, NamedObjects};
+use crate::usage::Quotas;
 use crate::worker::buffer::{Buffer, Buffers, check_parts, tokens};
 use crate::worker::limits::RunLimits;
 use crate::worker::memory::{Memories, Memory};
@@ -29,6 +31,8 @@ pub(super) struct Runner {
     pub(super) context: Context,
     /// Of the context's work.
     canceller: Arc<Canceller>,
+    /// Of requests that are fenced executions.
+    ends: Ends,
     /// Whether the context may have memory to give back.
     holds_memory: bool,
     /// Since when it was not used, if that was noticed.
@@ -49,6 +53,7 @@ impl Runner {
         prepared: Arc<Prepared>,
         memories: Arc<Memories>,
         device_buffers: Arc<Buffers>,
+        quotas: &Quotas,
     ) -> Result<Runner, Failure> {
         let context = prepared.new_context()?;
         Ok(Runner {
@@ -56,6 +61,7 @@ impl Runner {
             shares_thread: false,
             canceller: Arc::new(Canceller::new(context.ticket())),
             context,
+            ends: Ends::new(quotas.clone()),
             prepared,
             memories,
             device_buffers,
@@ -70,6 +76,17 @@ impl Runner {
     /// By which other threads cancel requests.
     pub(super) fn canceller(&self) -> &Arc<Canceller> {
         &self.canceller
+    }
+
+    /// By which other threads get fences of requests.
+    pub(super) fn fences(&self) -> &Arc<Fences> {
+        self.ends.fences()
+    }
+
+    /// What a fenced execution asks of a request beyond the rest.
+    pub(super) fn check_fenced(&self, compiled: &CompiledRequest) -> Result<(), Failure> {
+        let checked = compiled.request.check_fenced(self.prepared.model());
+        checked.map_err(|error| Failure::invalid_argument(error.to_string()))
     }
 
     /// Compiles a decoded request, ready to be run: its memories and device buffers are held.
@@ -152,8 +169,38 @@ impl Runner {
         }
     }
 
+    /// Runs a fenced execution, as [`Runner::run`] does, and tells its end to who asks for a fence.
+    pub(super) fn run_fenced(
+        &mut self,
+        ready: Result<(), Box<Failure>>,
+        compiled: &CompiledRequest,
+        (header, inline): (&RequestHeader, &[u8]),
+        reply: &mut Vec<u8>,
+    ) {
+        let may_run = match header.fencing {
+            Fencing::Behind => self.ends.expect_good(),
+            Fencing::Fenced | Fencing::No => Ok(()),
+        };
+        let is_run = may_run.is_ok();
+        if !is_run && ready.is_ok() {
+            invalidate_outputs(&compiled.request, &self.objects(compiled));
+        }
+        let outcome = self.run(ready.and(may_run), compiled, (header, inline), reply);
+        let end = match outcome {
+            Ok(()) => End::Good,
+            Err(_) if !is_run => End::NotRun,
+            Err(failure) => End::Failed(failure),
+        };
+        self.end_fenced(header.sequence, end);
+    }
+
+    /// A fenced execution has ended.
+    pub(super) fn end_fenced(&mut self, sequence: u32, end: End) {
+        self.ends.end(sequence, end);
+    }
+
     /// Runs a compiled request, if it is `ready`, and leaves its result in `reply`. `inline` are the bytes of
-    /// inputs that came with it.
+    /// inputs that came with it. The failure is returned, too.
     #[inline]
     pub(super) fn run(
         &mut self,
@@ -161,10 +208,11 @@ impl Runner {
         compiled: &CompiledRequest,
         (header, inline): (&RequestHeader, &[u8]),
         reply: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Box<Failure>> {
         (self.holds_memory, self.unused_since) = (true, None);
         if let Err(failure) = ready {
-            return self.fail(header.sequence, &failure, reply);
+            self.fail(header, &failure, reply);
+            return Err(failure);
         }
         match self.run_ready(compiled, (header, inline)) {
             Ok(timing) if compiled.has_fixed_shapes => {
@@ -173,10 +221,12 @@ impl Runner {
             Ok(timing) => self.tell_shapes(header.sequence, timing, reply),
             Err(failure) => {
                 invalidate_outputs(&compiled.request, &self.objects(compiled));
-                self.fail(header.sequence, &failure, reply);
+                self.fail(header, &failure, reply);
                 self.replace_lost();
+                return Err(failure);
             }
         }
+        Ok(())
     }
 
     /// Has other memory for the next request, if the device may still use what there is. Without memory that
@@ -274,8 +324,10 @@ impl Runner {
     }
 
     #[cold]
-    fn fail(&self, sequence: u32, failure: &Failure, reply: &mut Vec<u8>) {
-        if failure.status != ErrorStatus::OutputInsufficientSize {
+    fn fail(&self, header: &RequestHeader, failure: &Failure, reply: &mut Vec<u8>) {
+        let sequence = header.sequence;
+        // A fenced execution tells no shapes: its outputs are known.
+        if failure.status != ErrorStatus::OutputInsufficientSize || header.fencing != Fencing::No {
             return fail(reply, sequence, failure);
         }
         let shapes: Vec<OutputShape> = self

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::burst::{
-    self, MAX_REGISTERED, RequestBody, RequestPacket, decode_request, encode_failure, encode_success,
+    self, Fencing, MAX_REGISTERED, RequestBody, RequestPacket, decode_request, encode_failure, encode_success,
 };
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
@@ -13,9 +13,11 @@ use nnhal_os::time::Stopwatch;
 
 use super::cancel::Canceller;
 use super::compiled::CompiledRequest;
+use super::fences::{End, Fences};
 use super::polling::{Batch, ShortTasks};
 use super::runner::{Runner, fail};
 use crate::trace;
+use crate::usage::Quotas;
 use crate::worker::buffer::Buffers;
 use crate::worker::idle::IdleRelease;
 use crate::worker::memory::Memories;
@@ -73,7 +75,12 @@ pub(super) enum State {
 }
 
 impl Server {
-    pub(super) fn new(objects: Objects, end: ChannelEnd, wait: WaitSettings) -> Result<Server, Failure> {
+    pub(super) fn new(
+        objects: Objects,
+        end: ChannelEnd,
+        wait: WaitSettings,
+        quotas: &Quotas,
+    ) -> Result<Server, Failure> {
         let Objects {
             prepared,
             memories,
@@ -97,7 +104,7 @@ impl Server {
             general: CompiledRequest::default(),
             general_of: 0,
             registered: Vec::new(),
-            runner: Runner::new(prepared, memories, buffers)?,
+            runner: Runner::new(prepared, memories, buffers, quotas)?,
             tasks: ShortTasks::default(),
             state: State::Served,
             client_slept: false,
@@ -136,6 +143,11 @@ impl Server {
     /// By which other threads cancel its requests.
     pub(super) fn canceller(&self) -> &Arc<Canceller> {
         self.runner.canceller()
+    }
+
+    /// By which other threads get fences of its requests.
+    pub(super) fn fences(&self) -> &Arc<Fences> {
+        self.runner.fences()
     }
 
     pub(super) fn consumer(&self) -> &Consumer {
@@ -267,9 +279,20 @@ impl Server {
                 Some(Some(compiled)) => {
                     let ready = self.runner.hold(compiled);
                     let reply = &mut self.reply;
-                    self.runner.run(ready, compiled, (&header, inline), reply);
+                    if header.fencing == Fencing::No {
+                        let _ = self.runner.run(ready, compiled, (&header, inline), reply);
+                    } else {
+                        self.runner.run_fenced(ready, compiled, (&header, inline), reply);
+                    }
                 }
-                _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
+                _ => {
+                    let failure = not_registered(layout);
+                    fail(&mut self.reply, header.sequence, &failure);
+                    if header.fencing != Fencing::No {
+                        self.runner
+                            .end_fenced(header.sequence, End::Failed(failure.into()));
+                    }
+                }
             },
             RequestPacket::General { header, inline } => {
                 let compiled = &mut self.general;
@@ -282,12 +305,12 @@ impl Server {
                 };
                 self.general_of = if ready.is_ok() { generation } else { 0 };
                 let reply = &mut self.reply;
-                self.runner.run(ready, compiled, (&header, inline), reply);
+                let _ = self.runner.run(ready, compiled, (&header, inline), reply);
             }
             RequestPacket::Register { header, layout } => {
                 // Only what is short keeps others from the slot.
                 self.runner.rest();
-                let outcome = self.register(layout);
+                let outcome = self.register(layout, header.fencing);
                 finish(&mut self.reply, header.sequence, outcome);
             }
             RequestPacket::Unregister { header, layout } => {
@@ -302,7 +325,7 @@ impl Server {
         }
     }
 
-    fn register(&mut self, number: u16) -> Result<(), Failure> {
+    fn register(&mut self, number: u16, fencing: Fencing) -> Result<(), Failure> {
         if number >= MAX_REGISTERED {
             return Err(Failure::invalid_argument(format!(
                 "{number} is no number for a registered request; 0 to {} are",
@@ -312,6 +335,9 @@ impl Server {
         let mut compiled = Box::<CompiledRequest>::default();
         let outcome = self.runner.compile(&mut compiled, &mut self.body);
         outcome.map_err(|failure| *failure)?;
+        if fencing != Fencing::No {
+            self.runner.check_fenced(&compiled)?;
+        }
         let at = usize::from(number);
         if self.registered.len() <= at {
             self.registered.resize_with(at + 1, || None);

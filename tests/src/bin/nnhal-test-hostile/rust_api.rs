@@ -122,7 +122,7 @@ impl Client {
             8 => self.fenced(random)?,
             9 => {
                 for fenced in self.fenced.drain(..) {
-                    let _ = fenced.fence().map(|fence| fence.wait(soon()));
+                    let _ = fenced.fence().map(|fence| fence.map(|fence| fence.wait(soon())));
                     fenced.wait(Deadline::NONE)?;
                 }
             }
