@@ -9,6 +9,7 @@
 //! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library, with
 //!   arguments in the cells of the rings, in memory of the application, in shared memory and in device
 //!   buffers;
+//! - `fenced_chain`: three fenced executions, each waiting for the one before;
 //! - `unix_seqpacket`: a Unix socket;
 //! - `ipc_channel`: the crate ipc-channel, a struct by serde;
 //! - `iceoryx2_request_response`: iceoryx2, both sides polling;

@@ -3,8 +3,8 @@
 
 use nnhal::burst::FIRE_INLINE_BYTES;
 use nnhal_client::{
-    Arguments, Burst, BurstOptions, Deadline, Device, ExecuteOptions, Input, Output, PrepareOptions,
-    PreparedModel, RegisteredRequest, Request,
+    Arguments, Burst, BurstOptions, Deadline, Device, ExecuteOptions, FencedExecution, Input, Output,
+    PrepareOptions, PreparedModel, RegisteredRequest, Request, WaitFor,
 };
 
 use crate::models::{self, ADDEND};
@@ -28,16 +28,19 @@ pub enum Way {
     Async,
     /// [`PreparedModel::execute_fenced`] and waiting for the fence.
     Fenced,
+    /// Three of them, each waiting for the one before, and waiting for the last.
+    FencedChain,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 5] = [
+    pub const ALL: [Way; 6] = [
         Way::BurstRegistered,
         Way::BurstGeneral,
         Way::Sync,
         Way::Async,
         Way::Fenced,
+        Way::FencedChain,
     ];
 
     /// The name of its rows.
@@ -49,6 +52,7 @@ impl Way {
             Way::Sync => "sync",
             Way::Async => "async",
             Way::Fenced => "fenced",
+            Way::FencedChain => "fenced_chain",
         }
     }
 
@@ -229,6 +233,15 @@ impl DriverRow {
             (Way::Fenced, ..) => {
                 let execution = self.prepared.execute_fenced(request, &[], options)?;
                 execution.wait(default_deadline())?;
+            }
+            (Way::FencedChain, ..) => {
+                let first = self.prepared.execute_fenced(request, &[], options)?;
+                let behind = |execution: &FencedExecution| {
+                    let wait_for = [WaitFor::Execution(execution)];
+                    self.prepared.execute_fenced(request, &wait_for, options)
+                };
+                let second = behind(&first)?;
+                behind(&second)?.wait(default_deadline())?;
             }
             _ => {
                 self.prepared.execute(request, options)?;

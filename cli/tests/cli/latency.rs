@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common::Surroundings;
 
 /// The ways that are measured with the smallest payload, in the order of the table.
-const WAYS: [&str; 8] = [
+const WAYS: [&str; 9] = [
     "ping_pong",
     "in_process",
     "fmq",
@@ -16,6 +16,7 @@ const WAYS: [&str; 8] = [
     "sync",
     "async",
     "fenced",
+    "fenced_chain",
 ];
 
 const CONDITIONS: [&str; 13] = [
