@@ -1,4 +1,4 @@
-//! Where and how a thread runs: processors it may use, its nice value, real-time scheduling for measurements.
+//! Where and how a thread runs: processors it may use, its nice value, real-time scheduling to measure.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -86,12 +86,12 @@ pub fn set_fifo_of(thread: i32, priority: i32) -> Result<(), SysError> {
     }
 }
 
-/// The nice value of threads that others go before: beside one that wants the same processor they have a tenth
-/// of it, and give it up at once when that one wakes.
+/// The nice value of threads that others go before: beside one that wants the same processor they have a
+/// tenth of it, and give it up at once when that one wakes.
 pub const NICE: i32 = 10;
 
-/// Gives the calling thread the nice value [`NICE`], for good: lowering it again needs a privilege. Threads that
-/// it starts have the same.
+/// Gives the calling thread the nice value [`NICE`], for good: lowering it again needs a privilege. Threads
+/// that it starts have the same.
 ///
 /// # Errors
 /// `EACCES` if it has a higher one already.
