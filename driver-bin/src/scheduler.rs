@@ -237,16 +237,6 @@ impl Ticket {
         }
     }
 
-    /// A ticket for other work of the same priority.
-    #[must_use]
-    pub(crate) fn another(&self) -> Ticket {
-        let state = TicketState::new(self.state.rank);
-        Ticket {
-            scheduler: Arc::clone(&self.scheduler),
-            state: Arc::new(state),
-        }
-    }
-
     /// A way to look at the work and to end it.
     #[must_use]
     pub(crate) fn observer(&self) -> Observer {
@@ -275,7 +265,7 @@ impl Ticket {
     }
 
     /// Takes a slot if there is one and nobody waits for it; whether it has.
-    pub(crate) fn enter_at_once(&self) -> bool {
+    fn enter_at_once(&self) -> bool {
         let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
         let is_open = nobody_waits && self.scheduler.slots.take(self.state.share);
         if is_open {

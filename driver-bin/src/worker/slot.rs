@@ -1,10 +1,8 @@
 //! The slot of a context, which may be kept from one run to the next.
 
-use std::time::Duration;
-
 use nnhal::diag::trace::SpanKind;
 use nnhal_hal::Failure;
-use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::time::Deadline;
 
 use crate::scheduler::Ticket;
 use crate::trace;
@@ -48,18 +46,6 @@ impl Slot {
             return Ok(());
         }
         self.enter(deadline)
-    }
-
-    /// The same, but waits for so long at most; whether there is a slot now.
-    #[inline]
-    pub(crate) fn take_within(&mut self, longest: Duration) -> bool {
-        self.is_used = true;
-        if self.is_held && self.ticket.stay() {
-            return true;
-        }
-        self.leave();
-        self.is_held = self.ticket.enter_at_once();
-        self.is_held || self.enter(Deadline::after(MonotonicClock.now(), longest)).is_ok()
     }
 
     #[inline(never)]

@@ -7,13 +7,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Burst, BurstOptions, Clock, Deadline, Device, ErrorKind, ErrorStatus, ExecuteOptions, Memory,
-    ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, RegisteredRequest, Request,
-    TensorType,
+    Burst, BurstOptions, Device, ErrorKind, ExecuteOptions, Memory, ModelBuilder, OperationType,
+    PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
 };
-use nnhal_tests::{
-    Activity, DaemonOptions, TIMEOUT, TestDaemon, activities_of, burst_threads, endless_loop, wait_until,
-};
+use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of, burst_threads, wait_until};
 
 use crate::common::{EXE, REFERENCE, add, open, prepare};
 
@@ -315,54 +312,6 @@ fn bursts_end_though_others_always_have_requests() {
             });
         }
     });
-}
-
-#[test]
-fn deadlines_of_bursts_hold_while_long_work_has_all_slots() {
-    let settings = DaemonOptions::with_settings("[execution]\nburst_hosts = 1\nslots = 1\n");
-    let daemon = TestDaemon::start(EXE, &settings);
-    let device = open(&daemon, REFERENCE);
-    let mut fleet = Fleet::new(&prepare(&device, 1), 3);
-    let endless = device.prepare(&endless_loop(), &PrepareOptions::new()).unwrap();
-    let count = Memory::new(8).unwrap();
-    let count = Request::new().input(&count, 0..4).output(&count, 4..8);
-    for late in 0..fleet.bursts.len() {
-        // Whichever of them is the shared poller's own.
-        (0..ROUNDS).for_each(|round| fleet.run(round));
-        let is_free = add_is_done(&mut fleet, late, Duration::from_secs(30));
-        assert!(is_free, "{late}");
-        let mut long = endless.start(&count, &ExecuteOptions::new()).unwrap();
-        wait_until("the long work has the slot", || {
-            !add_is_done(&mut fleet, late, Duration::from_millis(50))
-        });
-        for number in (0..fleet.bursts.len()).filter(|number| *number != late) {
-            let (burst, requests) = &mut fleet.bursts[number];
-            burst.submit(&requests[0], &options()).unwrap();
-        }
-        assert!(
-            !add_is_done(&mut fleet, late, Duration::from_millis(50)),
-            "{late}"
-        );
-        long.cancel();
-        let ended = long.wait(Deadline::after(MonotonicClock.now(), TIMEOUT));
-        assert!(ended.is_err());
-        for number in (0..fleet.bursts.len()).filter(|number| *number != late) {
-            let finished = fleet.bursts[number].0.next_finished(&options()).unwrap();
-            finished.unwrap().result.unwrap();
-        }
-    }
-}
-
-/// Whether a burst's addition is done in time; else the driver says that it is not.
-fn add_is_done(fleet: &mut Fleet, number: usize, in_time: Duration) -> bool {
-    let (burst, requests) = &mut fleet.bursts[number];
-    match burst.fire(&requests[0], &options().timeout(in_time)) {
-        Ok(_) => true,
-        Err(error) => {
-            assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient, "{error}");
-            false
-        }
-    }
 }
 
 #[test]

@@ -10,33 +10,18 @@ use super::lent::LentBurst;
 use super::places::Places;
 use super::polling::PollOrder;
 use super::runner::Runner;
-use crate::worker::slot::Slot;
 
 /// A look at a lent burst takes about as long as so many polls of a ring alone that do not pause, and the
 /// look whether there are any as one.
 const POLLS_IN_LOOK: u32 = 4;
 
-/// How long a shared poller waits for a slot. Short tasks leave theirs sooner, unless the processor is taken
-/// from them for some milliseconds; who waits longer waits behind long ones. Then each burst has to wait by
-/// itself: only a thread of its own sees its deadline pass and its client cancel.
-const LONGEST_WAIT: Duration = Duration::from_millis(10);
-
 /// What a thread serves beside its own burst: as a shared poller, or nothing.
 #[derive(Debug)]
 pub(super) struct Poller<'a> {
-    place: Option<Shared<'a>>,
+    /// A shared poller's place.
+    place: Option<(&'a Places, Arc<Waker>)>,
     lent: PollOrder<LentBurst>,
     memory: MemoryLook,
-}
-
-/// A shared poller's place.
-#[derive(Debug)]
-struct Shared<'a> {
-    places: &'a Places,
-    /// By which the thread is called.
-    waker: Arc<Waker>,
-    /// Of the thread, which passes it to the burst that it serves.
-    slot: Slot,
 }
 
 /// When to look whether lent bursts have not used their memory for long.
@@ -53,13 +38,12 @@ impl<'a> Poller<'a> {
         Poller::new(None)
     }
 
-    /// A shared poller, which this waker calls, and whose slots are for work like that of `own`.
-    pub(super) fn shared(places: &'a Places, waker: Arc<Waker>, own: &mut Runner) -> Poller<'a> {
-        let slot = Slot::new(own.slot().ticket().another());
-        Poller::new(Some(Shared { places, waker, slot }))
+    /// A shared poller, which this waker calls.
+    pub(super) fn shared(places: &'a Places, waker: Arc<Waker>) -> Poller<'a> {
+        Poller::new(Some((places, waker)))
     }
 
-    fn new(place: Option<Shared<'a>>) -> Poller<'a> {
+    fn new(place: Option<(&'a Places, Arc<Waker>)>) -> Poller<'a> {
         Poller {
             place,
             lent: PollOrder::new(),
@@ -67,61 +51,39 @@ impl<'a> Poller<'a> {
         }
     }
 
-    /// Passes the own burst the thread's slot; where it is the only one it waits for one by itself. Whether
-    /// bursts may go on to share the thread: not if long tasks have all slots.
-    #[inline]
-    pub(super) fn pass_slot(&mut self, own: &mut Runner) -> bool {
-        let Some(shared) = &mut self.place else {
-            return true;
-        };
-        let has_slot = self.lent.is_empty() || shared.take_slot(own);
-        shared.slot.pass(own.slot());
-        has_slot
-    }
-
     /// Carries out what has come for lent bursts that are in use, a batch for each at most: between two
-    /// batches of the own burst, which goes first while the thread waits. Whether bursts may go on to share
-    /// the thread.
+    /// batches of the own burst, which goes first while the thread waits.
     #[inline]
-    pub(super) fn serve_between(&mut self, own: &mut Runner) -> bool {
+    pub(super) fn serve_between(&mut self, own: &mut Runner) {
         if self.place.is_none() {
-            return true;
+            return;
         }
         self.end_batch(own);
         for _ in 0..self.lent.batches_between() {
             if !self.seems_ready() {
                 break;
             }
-            if !self.serve(own) {
-                return false;
-            }
+            self.serve(own);
         }
-        true
     }
 
     /// Carries out what was seen to have come for a lent burst, and gives it back if it is to go; takes in
-    /// those that have arrived. Whether bursts may go on to share the thread: if not, nothing was carried
-    /// out.
-    pub(super) fn serve(&mut self, own: &mut Runner) -> bool {
+    /// those that have arrived. The slot goes from the own burst to the lent one and back.
+    pub(super) fn serve(&mut self, own: &mut Runner) {
         self.take_in();
-        let (Some(shared), Some((at, burst))) = (&mut self.place, self.lent.take_ready()) else {
-            return true;
+        let Some((at, burst)) = self.lent.take_ready() else {
+            return;
         };
-        let Some(server) = burst.server() else { return true };
-        if !shared.take_slot(own) {
-            return false;
-        }
-        shared.slot.pass(server.runner.slot());
+        let Some(server) = burst.server() else { return };
+        own.pass_slot(&mut server.runner);
         let stays = server.serve_ready();
-        server.runner.slot().pass(&mut shared.slot);
-        shared.slot.rest();
+        server.runner.pass_slot(own);
         self.memory.is_used = true;
         if !stays {
             let burst = self.lent.remove(at);
             self.give_back(burst);
         }
         self.end_batch(own);
-        true
     }
 
     #[inline]
@@ -143,8 +105,8 @@ impl<'a> Poller<'a> {
 
     /// Has no thread be a shared poller any more.
     pub(super) fn give_sharing_up(&self) {
-        if let Some(shared) = &self.place {
-            shared.places.give_up();
+        if let Some((places, _)) = &self.place {
+            places.give_up();
         }
     }
 
@@ -156,7 +118,7 @@ impl<'a> Poller<'a> {
     }
 
     fn take_in(&mut self) {
-        if let Some(Shared { places, waker, .. }) = &self.place
+        if let Some((places, waker)) = &self.place
             && waker.is_woken()
         {
             waker.clear();
@@ -170,17 +132,14 @@ impl<'a> Poller<'a> {
     #[cold]
     fn give_back(&self, burst: LentBurst) {
         drop(burst);
-        if let Some(shared) = &self.place {
-            shared.places.has_left(&shared.waker);
+        if let Some((places, waker)) = &self.place {
+            places.has_left(waker);
         }
     }
 
     /// Has lent bursts give back what they keep between requests that follow each other at once: only those
     /// in use keep something.
     pub(super) fn rest(&mut self) {
-        if let Some(shared) = &mut self.place {
-            shared.slot.leave();
-        }
         self.lent.pause().for_each(LentBurst::rest);
     }
 
@@ -224,7 +183,7 @@ impl WaitSet for Poller<'_> {
 
     #[inline]
     fn waker(&self) -> Option<&Waker> {
-        self.place.as_ref().map(|shared| &*shared.waker)
+        self.place.as_ref().map(|(_, waker)| &**waker)
     }
 
     #[inline]
@@ -248,18 +207,10 @@ impl WaitSet for Poller<'_> {
     }
 }
 
-impl Shared<'_> {
-    /// Has the thread have a slot: the one that its own burst has kept, or another. Whether there is one
-    /// before long.
-    #[inline]
-    fn take_slot(&mut self, own: &mut Runner) -> bool {
-        own.slot().pass(&mut self.slot);
-        self.slot.take_within(LONGEST_WAIT)
-    }
-}
-
-impl Drop for Shared<'_> {
+impl Drop for Poller<'_> {
     fn drop(&mut self) {
-        self.places.closes(&self.waker);
+        if let Some((places, waker)) = &self.place {
+            places.closes(waker);
+        }
     }
 }

@@ -20,7 +20,6 @@ use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
 use crate::worker::request_pools::{Pools, invalidate_outputs};
 use crate::worker::run::{Context, Run};
-use crate::worker::slot::Slot;
 
 /// What runs requests.
 #[derive(Debug)]
@@ -292,10 +291,9 @@ impl Runner {
         self.named_buffers.release();
     }
 
-    /// Its slot, which another may pass it.
-    #[inline]
-    pub(super) fn slot(&mut self) -> &mut Slot {
-        &mut self.context.slot
+    /// Leaves its slot to another for the time being, if it has kept one.
+    pub(super) fn pass_slot(&mut self, to: &mut Runner) {
+        self.context.slot.pass(&mut to.context.slot);
     }
 
     /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep

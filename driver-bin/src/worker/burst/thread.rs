@@ -44,7 +44,7 @@ pub(super) fn run(places: &Places, mut server: Box<Server>) {
                 (openings_before, openings) = (openings, places.openings());
                 match places.take(&server) {
                     Some(waker) => {
-                        poller = Poller::shared(places, waker, &mut server.runner);
+                        poller = Poller::shared(places, waker);
                         Event::Granted
                     }
                     None => Event::Refused,
@@ -93,18 +93,12 @@ fn serve(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Even
         match receive(server, poller, leave) {
             Ok(Came::Here) => {
                 server.runner.shares_thread = !poller.is_empty();
-                if !poller.pass_slot(&mut server.runner) {
-                    stop_sharing(server, poller);
-                }
                 server.serve_received();
-                if !poller.serve_between(&mut server.runner) {
-                    stop_sharing(server, poller);
-                }
+                poller.serve_between(&mut server.runner);
             }
             Ok(Came::Elsewhere) => {
-                if !poller.serve(&mut server.runner) {
-                    stop_sharing(server, poller);
-                } else if poller.has_gone_round() && server.has_no_more() {
+                poller.serve(&mut server.runner);
+                if poller.has_gone_round() && server.has_no_more() {
                     server.state = State::Ended;
                 }
             }
@@ -120,15 +114,6 @@ fn serve(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Even
         }
     }
     served(server)
-}
-
-/// Gives lent bursts back to their threads; the thread asks for a place anew.
-#[cold]
-fn stop_sharing(server: &mut Server, poller: &mut Poller<'_>) {
-    *poller = Poller::alone();
-    if server.state == State::Served {
-        server.state = State::Changed;
-    }
 }
 
 /// Waits for the next packet, or for what comes for lent bursts, and has all let go of slots and memories if
