@@ -1,12 +1,13 @@
 //! Who runs now: a bounded number of slots, three priorities, and the way from one to the other.
 //!
 //! Contract: at most as many pieces of work run at once as there are slots, those of low priority not
-//! counted; with them counted, no more of low priority start. A piece of work holds a [`Ticket`]; it takes a slot with [`Ticket::enter`] and gives it back with [`Ticket::leave`]. Work
-//! that waits is let in by priority, then by age; work that runs lets work of higher priority go first at its
-//! next checkpoint, keeping its thread and its memory, and goes on later. Work that has waited counts as one
-//! priority higher for each [`work::AGEING`]; once let in because of that, it may keep its slot for at least
-//! [`QUANTUM`], so that low priority makes progress however much else there is. Work that ends may stay in
-//! its slot for its next piece ([`Ticket::stay`]) as long as nobody is seen waiting.
+//! counted; with them counted, no more of low priority start. A piece of work holds a [`Ticket`]; it takes
+//! a slot with [`Ticket::enter`] and gives it back with [`Ticket::leave`]. Work that waits is let in by
+//! priority, then by age; work that runs lets work of higher priority go first at its next checkpoint,
+//! keeping its thread and its memory, and goes on later. Work that has waited counts as one priority higher
+//! for each [`work::AGEING`]; once let in because of that, it may keep its slot for at least [`QUANTUM`],
+//! so that low priority makes progress however much else there is. Work that ends may stay in its slot for
+//! its next piece ([`Ticket::stay`]) as long as nobody is seen waiting.
 //!
 //! Work of low priority takes no slot from other work, which enters at once: the system has other threads go
 //! before those of low priority, in the middle of an operation, too.
