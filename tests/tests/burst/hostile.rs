@@ -345,6 +345,18 @@ fn asking_for_fences_at_random_gets_few_and_each_is_told_its_end() {
     assert_eq!(raw.fire_fenced(5, Fencing::Fenced, 5), ErrorStatus::None);
     assert_eq!(raw.fire_fenced(6, Fencing::Behind, 5), ErrorStatus::None);
     assert!(fence_of(&mut raw, burst, 6).unwrap().is_none());
+    // One whose outputs were not checked for it.
+    let pools = [Pool::Memory(raw.memory)];
+    encode_register(&mut raw.buffer, 7, 6, &raw.request, &pools);
+    assert_eq!(raw.exchange().1, ErrorStatus::None);
+    assert_eq!(
+        raw.fire_fenced(7, Fencing::Fenced, 6),
+        ErrorStatus::InvalidArgument
+    );
+    assert_eq!(
+        raw.fire_fenced(8, Fencing::Behind, 6),
+        ErrorStatus::InvalidArgument
+    );
     // Back in time.
     assert_eq!(raw.fire_fenced(1, Fencing::Fenced, 5), ErrorStatus::None);
     raw.expect_success();

@@ -22,6 +22,8 @@ pub(super) struct CompiledRequest {
     pub(super) has_fixed_shapes: bool,
     /// Whether an argument is in memory that other devices share.
     pub(super) has_dma_buf: bool,
+    /// Whether it was checked for fenced executions.
+    pub(super) may_be_fenced: bool,
     inline_inputs: Option<InlinePool>,
     inline_outputs: Option<InlinePool>,
 }

@@ -83,9 +83,11 @@ impl Runner {
     }
 
     /// What a fenced execution asks of a request beyond the rest.
-    pub(super) fn check_fenced(&self, compiled: &CompiledRequest) -> Result<(), Failure> {
+    pub(super) fn check_fenced(&self, compiled: &mut CompiledRequest) -> Result<(), Failure> {
         let checked = compiled.request.check_fenced(self.prepared.model());
-        checked.map_err(|error| Failure::invalid_argument(error.to_string()))
+        checked.map_err(|error| Failure::invalid_argument(error.to_string()))?;
+        compiled.may_be_fenced = true;
+        Ok(())
     }
 
     /// Compiles a decoded request, ready to be run: its memories and device buffers are held.
@@ -177,6 +179,7 @@ impl Runner {
         reply: &mut Vec<u8>,
     ) {
         let may_run = match header.fencing {
+            _ if !compiled.may_be_fenced => Err(not_registered_so()),
             Fencing::Behind => self.ends.expect_good(),
             Fencing::Fenced | Fencing::No => Ok(()),
         };
@@ -187,7 +190,7 @@ impl Runner {
         let outcome = self.run(ready.and(may_run), compiled, (header, inline), reply);
         let end = match outcome {
             Ok(()) => End::Good,
-            Err(_) if !is_run => End::NotRun,
+            Err(_) if !is_run && compiled.may_be_fenced => End::NotRun,
             Err(failure) => End::Failed(failure),
         };
         self.end_fenced(header.sequence, end);
@@ -339,6 +342,11 @@ impl Runner {
             .collect();
         encode_failure(reply, sequence, failure.status, &shapes, &failure.to_string());
     }
+}
+
+#[cold]
+fn not_registered_so() -> Box<Failure> {
+    Failure::invalid_argument("the request was not registered for fenced executions".to_owned()).into()
 }
 
 /// Leaves a failure that came without shapes in `reply`.

@@ -336,7 +336,7 @@ impl Server {
         let outcome = self.runner.compile(&mut compiled, &mut self.body);
         outcome.map_err(|failure| *failure)?;
         if fencing != Fencing::No {
-            self.runner.check_fenced(&compiled)?;
+            self.runner.check_fenced(&mut compiled)?;
         }
         let at = usize::from(number);
         if self.registered.len() <= at {
