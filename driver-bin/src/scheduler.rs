@@ -144,10 +144,10 @@ impl Scheduler {
             let best = queue
                 .iter()
                 .enumerate()
-                .filter(|(_, waiter)| self.slots.are_free_for(waiter.ticket.share))
+                .filter(|(_, waiter)| self.slots.are_free_for(waiter.ticket.share()))
                 .max_by_key(|(_, waiter)| (waiter.rank(now), std::cmp::Reverse(waiter.since)));
             let Some((best, waiter)) = best else { break };
-            if !self.slots.take(waiter.ticket.share) {
+            if !self.slots.take(waiter.ticket.share()) {
                 // Somebody else was first.
                 continue;
             }
@@ -222,7 +222,7 @@ impl Scheduler {
         self.mark(&queue);
         drop(queue);
         if ticket.is_granted.load(Ordering::Acquire) {
-            self.give_slot(ticket.share);
+            self.give_slot(ticket.share());
         }
         Err(interruption)
     }
@@ -257,24 +257,16 @@ impl Ticket {
         if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
         }
-        if !self.enter_at_once() {
+        let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
+        if nobody_waits && self.scheduler.slots.take(self.state.share()) {
+            self.state.immune_until.store(0, Ordering::Relaxed);
+        } else {
             self.scheduler
                 .wait(self.scheduler.lock(), &self.state, deadline)?;
-            self.state.advance(1);
         }
+        // Taking the slot is what others look for: see `Observer::is_slot_taken`.
+        self.state.advance(1);
         Ok(())
-    }
-
-    /// Takes a slot if there is one and nobody waits for it; whether it has.
-    fn enter_at_once(&self) -> bool {
-        let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
-        let is_open = nobody_waits && self.scheduler.slots.take(self.state.share);
-        if is_open {
-            self.state.immune_until.store(0, Ordering::Relaxed);
-            // Taking the slot is what others look for: see `Observer::is_slot_taken`.
-            self.state.advance(1);
-        }
-        is_open
     }
 
     /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`,
@@ -302,7 +294,7 @@ impl Ticket {
     /// Gives the slot back; says whether anybody waited for one.
     pub(crate) fn leave(&self) -> bool {
         self.state.advance(1);
-        self.scheduler.give_slot(self.state.share)
+        self.scheduler.give_slot(self.state.share())
     }
 
     /// A descriptor that is readable once the work is cancelled, for who waits outside of the scheduler. It
@@ -368,12 +360,12 @@ impl Ticket {
         }
         // While suspended the work does not count as running for the watchdog.
         self.state.progress.fetch_add(1, Ordering::Relaxed);
-        self.scheduler.slots.give(self.state.share);
+        self.scheduler.slots.give(self.state.share());
         let outcome = self.scheduler.wait(queue, &self.state, deadline);
         self.state.progress.fetch_add(1, Ordering::Relaxed);
         if outcome.is_err() {
             // Whoever runs with a ticket gives its slot back when it ends; it needs one to give.
-            self.scheduler.slots.take_beyond(self.state.share);
+            self.scheduler.slots.take_beyond(self.state.share());
         }
         outcome
     }

@@ -38,7 +38,6 @@ pub(super) fn rank(priority: Priority) -> u8 {
 #[derive(Debug)]
 pub(super) struct TicketState {
     pub(super) rank: u8,
-    pub(super) share: Share,
     pub(super) cancellation: Cancellation,
     /// Becomes readable when the work is cancelled; there once somebody waits for it. Set under the lock.
     pub(super) cancelled: OnceLock<OwnedFd>,
@@ -54,16 +53,21 @@ impl TicketState {
     pub(super) fn new(rank: u8) -> TicketState {
         TicketState {
             rank,
-            share: if rank == self::rank(Priority::Low) {
-                Share::Left
-            } else {
-                Share::Own
-            },
             cancellation: Cancellation::default(),
             cancelled: OnceLock::new(),
             is_granted: AtomicBool::new(false),
             immune_until: AtomicU64::new(0),
             progress: AtomicU64::new(0),
+        }
+    }
+
+    /// What part of the slots the work may have.
+    #[inline]
+    pub(super) fn share(&self) -> Share {
+        if self.rank == rank(Priority::Low) {
+            Share::Left
+        } else {
+            Share::Own
         }
     }
 
