@@ -9,6 +9,9 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use crate::connection::Link;
 use crate::error::Result;
 
+/// The name of the call of fenced executions in messages of errors.
+pub(crate) const FENCED: &str = "ExecuteFenced";
+
 /// How to execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecuteOptions {

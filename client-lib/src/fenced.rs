@@ -16,7 +16,7 @@ use nnhal_os::time::Deadline;
 
 use crate::connection::{Connection, EndListener, Link};
 use crate::error::{Error, ErrorKind, Result};
-use crate::execution::{ExecuteOptions, nanoseconds};
+use crate::execution::{ExecuteOptions, FENCED, nanoseconds};
 use crate::executors::Started;
 use crate::fenced_ring::RingFenced;
 use crate::prepared_model::PreparedModel;
@@ -276,7 +276,6 @@ impl FencedExecution {
     /// # Errors
     /// The status of the execution; [`ErrorKind::TimedOut`], after which it can be waited for again.
     pub fn wait(&self, deadline: Deadline) -> Result<FencedTiming> {
-        const CALL: &str = "ExecuteFenced";
         let link = self.inner.connection.link();
         link.check_process()?;
         let handle = match &self.inner.way {
@@ -286,10 +285,10 @@ impl FencedExecution {
         if let Some(fence) = self.inner.fence.get() {
             let state = fence
                 .wait(link.timeouts().work_deadline(deadline))
-                .map_err(|error| link.misplaced(CALL, &error))?;
+                .map_err(|error| link.misplaced(FENCED, &error))?;
             if state == FenceState::Pending {
                 return Err(ErrorKind::TimedOut {
-                    call: CALL,
+                    call: FENCED,
                     process: link.worker(),
                 }
                 .into());
@@ -367,9 +366,7 @@ impl Inner {
     }
 
     fn failed(&self, failure: Failure) -> Error {
-        self.connection
-            .link()
-            .status("ExecuteFenced", failure, Vec::new())
+        self.connection.link().status(FENCED, failure, Vec::new())
     }
 
     /// A fence of an execution on a ring: the driver's while it goes on, and one of this process's own once

@@ -15,14 +15,11 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::Awaited;
 use crate::error::{Error, ErrorKind, Result};
-use crate::execution::ExecuteOptions;
+use crate::execution::{ExecuteOptions, FENCED};
 use crate::executors::{Counted, Started};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::trace;
-
-/// The name of the call in messages.
-const CALL: &str = "ExecuteFenced";
 
 /// Only what is there already.
 const NOW: Deadline = Deadline::from_raw(0);
@@ -270,7 +267,7 @@ impl Line {
         };
         if left.is_zero() {
             return Err(ErrorKind::TimedOut {
-                call: CALL,
+                call: FENCED,
                 process: link.worker(),
             }
             .into());

@@ -1,7 +1,6 @@
 //! Small models and their requests.
 
 use nnhal::wire::{CacheFiles, MemoryHandle, PrepareModel, RequestWithMemories};
-use nnhal_client::{ModelBuilder, TensorType};
 use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Request,
     RequestArgument, RequestPool, Subgraph,
@@ -51,35 +50,6 @@ pub fn add_model(elements: u32) -> PrepareModel {
         cache: CacheFiles::default(),
         token: [0; 32],
     }
-}
-
-/// A loop whose condition always holds: it counts, from 0, to a number that it has passed already.
-#[must_use]
-pub fn endless_loop() -> nnhal_client::Model {
-    let ty = || TensorType::float32(&[1]);
-    let condition = {
-        let mut graph = ModelBuilder::new();
-        let count = graph.input(ty());
-        let limit = graph.constant(ty(), &[-1.0_f32]);
-        let goes_on = graph.output(TensorType::bool8(&[1]));
-        graph.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
-        graph
-    };
-    let body = {
-        let mut graph = ModelBuilder::new();
-        let count = graph.input(ty());
-        let one = graph.constant(ty(), &[1.0_f32]);
-        let no_activation = graph.scalar(0_i32);
-        let next = graph.output(ty());
-        graph.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
-        graph
-    };
-    let mut model = ModelBuilder::new();
-    let count = model.input(ty());
-    let (condition, body) = (model.graph(condition), model.graph(body));
-    let last = model.output(ty());
-    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
-    model.finish().unwrap()
 }
 
 /// A request whose arguments, `bytes` each, lie one behind the other in one memory: inputs, then outputs.

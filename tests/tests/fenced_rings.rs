@@ -423,7 +423,7 @@ fn executions_outlive_the_supervisor() {
     let fence = passed_on(&execution);
     daemon.signal(Signal::SIGKILL);
     wait_until("the supervisor is dead", || !is_alive(daemon.pid()));
-    // Also one that is asked for now.
+    // The worker makes one without it, too.
     let again = passed_on(&execution.clone());
     assert_eq!(end_of(&execution).status(), ErrorStatus::MissedDeadlineTransient);
     for fence in [fence, again] {

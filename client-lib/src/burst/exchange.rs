@@ -13,12 +13,9 @@ use nnhal_os::time::Deadline;
 
 use crate::connection::EndListener;
 use crate::error::{Error, ErrorKind, Result};
-use crate::execution::{Completed, ExecuteOptions, completed};
+use crate::execution::{Completed, ExecuteOptions, FENCED, completed};
 use crate::prepared_model::PreparedModel;
 use crate::trace;
-
-/// The name of the call of fenced executions.
-const FENCED: &str = "ExecuteFenced";
 
 /// Ends the rings when the worker is gone.
 #[derive(Debug)]
