@@ -26,6 +26,7 @@ mod operation;
 pub mod ops;
 mod request;
 mod shape;
+pub mod tflite;
 pub mod validate;
 pub mod versions;
 

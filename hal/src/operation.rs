@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::HalVersion;
+use super::{HalVersion, tflite};
 
 /// HAL `OperationType`: a number, so that unknown and extension values can be carried and refused by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -246,23 +246,27 @@ operation_types! {
 }
 
 impl OperationType {
-    /// The HAL's name, or `None` for an unknown or extension operation.
+    /// The HAL's name, or the one in [`tflite`]; `None` for an unknown operation or one of another extension.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        self.facts().map(|(name, ..)| name)
+        let known = self.facts().map(|(name, ..)| name);
+        known.or_else(|| tflite::facts(self).map(|(name, _)| name))
     }
 
-    /// What it computes, in a sentence; `None` for an unknown or extension operation.
+    /// What it computes, in a sentence; `None` where there is no name.
     #[must_use]
     pub fn description(self) -> Option<&'static str> {
-        self.facts().map(|(.., description)| description.trim())
+        let known = self.facts().map(|(.., description)| description);
+        let known = known.or_else(|| tflite::facts(self).map(|(_, description)| description));
+        known.map(str::trim)
     }
 
-    /// The operation with this HAL name.
+    /// The operation with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<OperationType> {
         OperationType::ALL
             .iter()
+            .chain(tflite::OPERATIONS)
             .copied()
             .find(|operation| operation.name() == Some(name))
     }

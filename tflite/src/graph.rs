@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use nnhal_hal::ops::{self, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
 use nnhal_hal::validate::limits::MAX_PARAMETER_BYTES;
 use nnhal_hal::{
-    DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+    DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph, tflite,
 };
 
 use crate::constants::ConstantStore;
@@ -134,7 +134,7 @@ impl GraphBuilder {
     }
 
     /// Adds an operation for the operator number `origin` of the file and completes the shapes of its
-    /// outputs.
+    /// outputs. Where NNAPI's operation does not take the operands, that of the extension serves, if it does.
     pub(crate) fn emit(
         &mut self,
         origin: usize,
@@ -142,24 +142,17 @@ impl GraphBuilder {
         inputs: &[Id],
         outputs: &[Id],
     ) -> Result<(), String> {
-        if let Some(entry) = ops::entry(kind) {
-            let shapes = {
-                let view = View {
-                    graph: self,
-                    kind,
-                    inputs,
-                    outputs,
-                };
-                let wrong = |error: ops::OpError| format!("NNAPI's {kind}: {error}");
-                entry.match_signature(&view).map_err(wrong)?;
-                (entry.check)(&view).map_err(wrong)?;
-                inferred(entry, &view).map_err(wrong)?
-            };
-            for (output, shape) in outputs.iter().zip(shapes) {
-                let operand = self.operand_mut(*output);
-                if operand.operand_type.is_tensor() && !shape.dims().contains(&0) {
-                    operand.dimensions = shape.dims().to_vec();
-                }
+        let (kind, shapes) = match (self.check(kind, inputs, outputs), tflite::wider(kind)) {
+            (Err(error), Some(wider)) => match self.check(wider, inputs, outputs) {
+                Ok(shapes) => (wider, shapes),
+                Err(_) => return Err(error),
+            },
+            (checked, _) => (kind, checked?),
+        };
+        for (output, shape) in outputs.iter().zip(shapes) {
+            let operand = self.operand_mut(*output);
+            if operand.operand_type.is_tensor() && !shape.dims().contains(&0) {
+                operand.dimensions = shape.dims().to_vec();
             }
         }
         self.operations.push(Operation {
@@ -169,6 +162,25 @@ impl GraphBuilder {
         });
         self.origins.push(origin);
         Ok(())
+    }
+
+    /// The shapes of the outputs of an operation, as far as they are known, if it keeps the rules of its entry.
+    fn check(&self, kind: OperationType, inputs: &[Id], outputs: &[Id]) -> Result<Vec<Shape>, String> {
+        let Some(entry) = ops::entry(kind) else {
+            return Ok(Vec::new());
+        };
+        let view = View {
+            graph: self,
+            kind,
+            inputs,
+            outputs,
+        };
+        let shapes = || {
+            entry.match_signature(&view)?;
+            (entry.check)(&view)?;
+            inferred(entry, &view)
+        };
+        shapes().map_err(|error: ops::OpError| rule_broken(kind, &error))
     }
 
     /// The finished graph, and for each of its operations the operator of the file that it stands for.
@@ -189,6 +201,12 @@ impl GraphBuilder {
         };
         (graph, self.origins)
     }
+}
+
+/// What is said of an operation that breaks a rule.
+pub(crate) fn rule_broken(kind: OperationType, error: &dyn std::fmt::Display) -> String {
+    let whose = if kind.is_extension() { "" } else { "NNAPI's " };
+    format!("{whose}{kind}: {error}")
 }
 
 /// The shapes of the outputs as far as the entry's rule can tell before execution.

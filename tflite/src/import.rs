@@ -6,12 +6,13 @@ use std::sync::Arc;
 use nnhal_hal::validate::{ModelError, ValidModel};
 use nnhal_hal::{
     Model, NoPools, Operand, OperandLifeTime, OperandType, OperationType, Shape, Subgraph, SubgraphIndex,
+    tflite,
 };
 
 use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
-use crate::graph::Id;
+use crate::graph::{Id, rule_broken};
 use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph, Variable};
 use crate::imported::{ImportedModel, State, TensorInfo};
 use crate::operators::{self, Node, Refusal};
@@ -40,12 +41,15 @@ pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
         referenced.push(placed.graph);
         origins.push((placed.number, placed.origins));
     }
-    let model = Model {
+    let mut model = Model {
         main: main.graph,
         referenced,
         operand_values: importer.store.into_bytes(),
         ..Model::default()
     };
+    if uses_extension(&model) {
+        model.extension_name_to_prefix.push(tflite::mapping());
+    }
     Ok(ImportedModel {
         model: validated(file, model, &origins)?,
         inputs: main.inputs,
@@ -53,6 +57,20 @@ pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
         states: main.states,
         has_float16_weights: importer.has_float16_weights,
         notes: importer.notes,
+    })
+}
+
+/// Whether the model has something of the extension for TFLite.
+fn uses_extension(model: &Model) -> bool {
+    model.subgraphs().any(|(_, graph)| {
+        graph
+            .operations
+            .iter()
+            .any(|operation| operation.operation_type.is_extension())
+            || graph
+                .operands
+                .iter()
+                .any(|operand| operand.operand_type.is_extension())
     })
 }
 
@@ -94,7 +112,7 @@ fn validated(file: &File<'_>, model: Model, origins: &[(usize, Vec<usize>)]) -> 
                 graph: number,
                 index: origin,
                 operator: operators::name(file, number, origin),
-                reason: format!("NNAPI's {operation}: {message}"),
+                reason: rule_broken(operation, &message),
             })
         }
         Err(error) => Err(error.into()),

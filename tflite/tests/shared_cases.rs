@@ -1,5 +1,7 @@
-//! Small models of the shared collection with LiteRT's answers: those with the operations that NNAPI has had
-//! since its feature levels 6 and 7.
+//! The shared collection of small models, one operator or idiom each, with LiteRT's answers.
+//!
+//! Each case is right, or it is in [`NOT_YET`] with what stands against it. A case that has become right has to
+//! leave that list.
 
 #![forbid(unsafe_code)]
 
@@ -10,20 +12,46 @@ use std::path::Path;
 use nnhal_cpu::KernelSet;
 use support::{Accuracy, Npy, Runner, is_quantized, shared_cases, worst};
 
-/// The cases.
-const CASES: &[&str] = &[
-    "attention",
-    "bmm_adj",
-    "einsum",
-    "keras_bilstm",
-    "mirror_sym",
-    "pack",
-    "q8_mirror",
-    "q8_rsqrt",
+/// Cases that are refused or wrong, each with a part of the reason.
+const NOT_YET: &[(&str, &str)] = &[
+    ("bi_floordiv", "FLOOR_DIV cannot be mapped"),
+    ("bi_i32_floormod", "FLOOR_MOD cannot be mapped"),
+    ("bitxor", "BITWISE_XOR cannot be mapped"),
+    ("bool_reshape", "RESHAPE cannot be mapped"),
+    ("cast_f32_int16", "CAST cannot be mapped"),
+    ("cumsum", "CUMSUM cannot be mapped"),
+    ("dyn_slice", "STRIDED_SLICE cannot be mapped"),
+    ("embedding", "FLOOR_MOD cannot be mapped"),
+    ("gather_nd", "GATHER_ND cannot be mapped"),
+    ("keras_gn", "MEAN cannot be mapped"),
+    ("keras_gru", "CONCATENATION of graph"),
+    ("matrix_set_diag", "MATRIX_SET_DIAG cannot be mapped"),
+    ("nms", "NON_MAX_SUPPRESSION_V4 cannot be mapped"),
+    ("nms_padded", "GATHER cannot be mapped"),
+    ("one_hot", "FLOOR_MOD cannot be mapped"),
+    ("pad_dyn", "the model declares [1, 1]"),
+    ("q16x8_addmul", "ADD cannot be mapped"),
+    ("q16x8_bmm", "BATCH_MATMUL cannot be mapped"),
+    ("q16x8_fc", "FULLY_CONNECTED cannot be mapped"),
+    ("q16x8_mean", "MEAN cannot be mapped"),
+    ("q16x8_mirror", "MIRROR_PAD cannot be mapped"),
+    ("red_max_i64", "REDUCE_MAX cannot be mapped"),
+    ("reverse_seq", "REVERSE_SEQUENCE cannot be mapped"),
+    ("right_shift", "RIGHT_SHIFT cannot be mapped"),
+    ("scatter_nd", "SCATTER_ND cannot be mapped"),
+    ("segment_sum", "SEGMENT_SUM cannot be mapped"),
+    ("select_v2", "SELECT_V2 cannot be mapped"),
 ];
 
+/// The names of the cases.
+fn cases(folder: &Path) -> Vec<String> {
+    let manifest = std::fs::read(folder.join("MANIFEST.json")).unwrap();
+    let manifest: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&manifest).unwrap();
+    manifest.keys().cloned().collect()
+}
+
 /// What is wrong with the outputs of a case; nothing, if they are right.
-fn differences(folder: &Path, kernels: KernelSet) -> Result<(), String> {
+fn check(folder: &Path, kernels: KernelSet) -> Result<(), String> {
     let bytes = std::fs::read(folder.join("model.tflite")).unwrap();
     let imported = nnhal_tflite::import(&bytes).map_err(|error| error.to_string())?;
     let mut runner = Runner::with_kernels(imported, kernels)?;
@@ -32,15 +60,15 @@ fn differences(folder: &Path, kernels: KernelSet) -> Result<(), String> {
         .map(|index| read("input", index))
         .collect();
     let arguments: Vec<&[u8]> = inputs.iter().map(|npy| npy.bytes.as_slice()).collect();
-    let results = runner.run(&arguments);
+    let results = runner.try_run(&arguments)?;
     for (index, result) in results.iter().enumerate() {
         let info = &runner.imported.outputs[index];
         let expected = read("output", index);
         if expected.bytes.len() != result.len() {
+            let lengths = (result.len(), expected.bytes.len());
             return Err(format!(
                 "output {index} has {} bytes, not {}",
-                result.len(),
-                expected.bytes.len()
+                lengths.0, lengths.1
             ));
         }
         let accuracy = if is_quantized(info.operand_type) {
@@ -59,15 +87,26 @@ fn differences(folder: &Path, kernels: KernelSet) -> Result<(), String> {
     Ok(())
 }
 
+/// What the list says wrongly of a case.
+fn surprise(case: &str, found: Result<(), String>) -> Option<String> {
+    let known = NOT_YET.iter().find(|(listed, _)| *listed == case);
+    match (known, found) {
+        (None, Ok(())) => None,
+        (None, Err(error)) => Some(error),
+        (Some(_), Ok(())) => Some("is right, and in the list of those that are not yet".to_owned()),
+        (Some((_, reason)), Err(error)) => (!error.contains(reason)).then_some(error),
+    }
+}
+
 #[test]
-fn models_with_newer_operations_give_what_litert_gives() {
+fn small_models_give_what_litert_gives() {
     let Some(folder) = shared_cases() else { return };
-    let mut wrong = Vec::new();
-    for case in CASES {
+    let mut surprises = Vec::new();
+    for case in cases(&folder) {
         for kernels in [KernelSet::Reference, KernelSet::Fast] {
-            let found = differences(&folder.join(case), kernels);
-            wrong.extend(found.err().map(|error| format!("{case} by {kernels:?}: {error}")));
+            let found = surprise(&case, check(&folder.join(&case), kernels));
+            surprises.extend(found.map(|what| format!("{case} by {kernels:?}: {what}")));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
 }

@@ -2,13 +2,16 @@
 //! point than the output are requantised, in float32 as the HAL reference does.
 
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::blocks::by_element_size;
 use super::element::Quant8;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::CONCATENATION, concatenation)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::CONCATENATION, concatenation),
+    (tflite::CONCATENATION, concatenation),
+];
 
 fn concatenation(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();

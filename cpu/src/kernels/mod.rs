@@ -27,6 +27,7 @@ pub mod fixed_point;
 pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
+mod gelu;
 mod generate_proposals;
 mod hard_swish;
 mod heatmap;
@@ -95,6 +96,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     fill::KERNELS,
     fully_connected::KERNELS,
     gather::KERNELS,
+    gelu::KERNELS,
     generate_proposals::KERNELS,
     hard_swish::KERNELS,
     heatmap::KERNELS,
@@ -145,8 +147,7 @@ pub fn kernel(operation: OperationType) -> Option<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::OperationType;
-    use nnhal_hal::ops;
+    use nnhal_hal::{OperationType, ops, tflite};
 
     use super::kernel;
 
@@ -156,7 +157,8 @@ mod tests {
         let own = |operation: &OperationType| {
             operation.is_control_flow() || *operation == OperationType::OEM_OPERATION
         };
-        for operation in OperationType::ALL.iter().filter(|operation| !own(operation)) {
+        let standard = OperationType::ALL.iter().filter(|operation| !own(operation));
+        for operation in standard.chain(tflite::OPERATIONS) {
             assert!(
                 ops::entry(*operation).is_some(),
                 "{operation} is not in the table"

@@ -1,7 +1,8 @@
-//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT.
+//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND and
+//! SIGN of the extension.
 
 use half::f16;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::broadcast::{unary, unary_float};
 use super::element::{Quant8, by_element};
@@ -21,7 +22,17 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::RSQRT, rsqrt),
     (OperationType::SIN, |context| float(context, f32::sin)),
     (OperationType::SQRT, |context| float(context, f32::sqrt)),
+    (tflite::COS, |context| float(context, f32::cos)),
+    (tflite::ROUND, |context| float(context, f32::round_ties_even)),
+    (tflite::SIGN, |context| {
+        float_or_integer(context, sign, i32::signum)
+    }),
 ];
+
+/// What is no number has no sign, as in TFLite's kernel.
+fn sign(value: f32) -> f32 {
+    f32::from(i8::from(value > 0.0) - i8::from(value < 0.0))
+}
 
 fn float(context: &mut KernelContext<'_>, compute: impl Fn(f32) -> f32) -> Result<(), KernelError> {
     by_element!(context, { [f32, f16] => unary_float(context, compute) })
@@ -78,7 +89,7 @@ fn float_or_integer(
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -117,6 +128,24 @@ mod tests {
             .unwrap();
         // 6.67, 3.33, 1.67 and 0.83 steps above the least value.
         assert_eq!(data, [127, 127, -121, -125, -126, -127]);
+    }
+
+    #[test]
+    fn halves_are_rounded_to_even_numbers_and_signs_are_whole() {
+        let of = |operation| {
+            OneOperation::new(operation)
+                .tensor(
+                    OperandType::TENSOR_FLOAT32,
+                    &[5],
+                    &[-2.5_f32, -0.2, 0.5, 1.5, f32::NAN],
+                )
+                .output(OperandType::TENSOR_FLOAT32, &[])
+                .run_one::<f32>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(tflite::ROUND)[..4], [-2.0, 0.0, 0.0, 2.0]);
+        assert_eq!(of(tflite::SIGN), [-1.0, -1.0, 1.0, 1.0, 0.0]);
     }
 
     #[test]

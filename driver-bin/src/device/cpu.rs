@@ -17,7 +17,7 @@ use nnhal_device::{
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, Failure, HalVersion, OperandType, Operation,
-    OperationSupport, Place, Priority, Shape, Subgraph, SubgraphIndex,
+    OperationSupport, Place, Priority, Shape, Subgraph, SubgraphIndex, tflite,
 };
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
@@ -89,7 +89,7 @@ fn info(name: &str, kernels: KernelSet) -> Result<DeviceInfo, Failure> {
             KernelSet::Reference => cpu_performance::reference(),
             KernelSet::Fast => cpu_performance::fast()?,
         },
-        extensions: Vec::new(),
+        extensions: vec![tflite::extension()],
         cache_files: CACHE_FILES,
     })
 }

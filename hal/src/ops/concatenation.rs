@@ -40,7 +40,7 @@ fn tensors(context: &dyn OperationContext) -> usize {
     context.input_count().saturating_sub(1)
 }
 
-fn check_axis(context: &dyn OperationContext) -> Result<(), OpError> {
+pub(super) fn check_axis(context: &dyn OperationContext) -> Result<(), OpError> {
     let first = context.required(0)?;
     if first.rank_known && unless_unknown(context.i32(tensors(context)))?.is_some() {
         unless_unknown(axis_for(context, first.shape.rank()))?;
@@ -62,7 +62,7 @@ fn axis_for(context: &dyn OperationContext, rank: usize) -> Result<usize, ShapeI
 }
 
 /// The shape of input 0, along the axis the sum of the inputs' extents.
-fn joined(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
+pub(super) fn joined(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let mut joined = context.shape(0)?;
     let axis = axis_for(context, joined.rank())?;
     for input in 1..tensors(context) {

@@ -37,6 +37,7 @@ pub mod signature;
 pub mod slice;
 pub mod space_batch;
 pub mod space_depth;
+pub mod tflite;
 pub mod transpose;
 pub mod transpose_convolution;
 pub mod windows;
@@ -155,13 +156,15 @@ const fn index() -> [Option<&'static OperationEntry>; STANDARD_CODES] {
     index
 }
 
-/// The entry of `operation`, or `None` for one that the table does not know (extension and OEM operations).
+/// The entry of `operation`, or `None` for one that the table does not know: OEM operations and those of
+/// extensions but [`tflite`].
 #[must_use]
 pub fn entry(operation: OperationType) -> Option<&'static OperationEntry> {
-    INDEX.get(operation.0 as usize).copied().flatten()
+    let standard = INDEX.get(operation.0 as usize).copied().flatten();
+    standard.or_else(|| tflite::entry(operation))
 }
 
-/// Every entry, by rising operation code.
+/// Every entry of NNAPI's operations, by rising operation code.
 pub fn entries() -> impl Iterator<Item = &'static OperationEntry> {
     INDEX.iter().copied().flatten()
 }

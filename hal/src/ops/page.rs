@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{HalVersion, OperandType, OperationType};
+use crate::{HalVersion, OperandType, OperationType, tflite};
 
 use super::entry;
 use super::operation_entry::{OperationEntry, ShapeRule};
@@ -34,6 +34,16 @@ give results that are exactly 128 apart. The exceptions:
   multiplies unsigned bytes by 128 before it scales them and signed bytes while it does, which rounds otherwise.
 - CAST, LSH_PROJECTION and PAD_V2 take bytes or a scalar as they stand, not the numbers that they stand for;
   HASHTABLE_LOOKUP and QUANTIZED_16BIT_LSTM have no signed form. The HAL's driver tests leave out the same five.
+";
+
+const EXTENSION_HEAD: &str = "
+# The extension org.nnhal.tflite
+
+What TFLite's CPU runtime computes and NNAPI has no operation for, or not for these types and ranks. Both CPU devices
+have the extension. An operation that NNAPI has too keeps its number, arguments and meaning.
+
+| operation | number | types of the result | output shape | what it does |
+|---|--:|---|---|---|
 ";
 
 /// What stands in the page for operations that have no entry in the table.
@@ -84,7 +94,29 @@ pub fn operation_page() -> String {
     {
         write_arguments(&mut page, entry);
     }
+    write_extension(&mut page);
     page
+}
+
+/// The operations of the extension for TFLite.
+fn write_extension(page: &mut String) {
+    page.push_str(EXTENSION_HEAD);
+    for operation in tflite::OPERATIONS {
+        let Some(entry) = entry(*operation) else { continue };
+        let (types, shape) = (result_types(entry), shape_rule(entry.shape));
+        let number = operation.extension_number();
+        let description = operation.description().unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "| {operation} | {number} | {types} | {shape} | {description} |"
+        );
+    }
+    for entry in tflite::OPERATIONS
+        .iter()
+        .filter_map(|operation| entry(*operation))
+    {
+        write_arguments(page, entry);
+    }
 }
 
 fn without_entry(operation: OperationType) -> Option<(&'static str, &'static str)> {

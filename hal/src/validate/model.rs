@@ -32,6 +32,7 @@ impl ValidModel {
     ) -> Result<ValidModel, ModelError> {
         check_counts(&model)?;
         check_extension_prefixes(&model)?;
+        let model = model.with_fixed_prefix();
         let context = ModelContext {
             model: &model,
             pools,

@@ -1,7 +1,7 @@
 //! Operations: signatures, further rules and shapes, by the operation table.
 
 use crate::ops::{self, Earliest, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
-use crate::{HalVersion, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph};
+use crate::{HalVersion, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph, tflite};
 
 use super::context::ModelContext;
 use super::control_flow;
@@ -22,7 +22,13 @@ pub(super) fn check(
         full: version,
     };
     if kind.is_extension() {
-        return check_extension(context, kind).map(with_all_inputs);
+        let version = check_extension(context, kind)?;
+        if kind.extension_prefix() != tflite::PREFIX {
+            return Ok(with_all_inputs(version));
+        }
+        if ops::entry(kind).is_none() {
+            return Err(format!("{} has no such operation", tflite::NAME));
+        }
     }
     let since = kind
         .since()

@@ -207,4 +207,7 @@ options! {
         seed: i64 = 0, 0;
         seed2: i64 = 0, 1;
     }
+    GeluOptions = 116 {
+        approximate: bool = false, 0;
+    }
 }

@@ -1,10 +1,11 @@
 //! Functions of one tensor, element by element.
 
-use nnhal_hal::OperationType as O;
+use nnhal_hal::{OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
+use crate::file::options::GeluOptions;
 
 const IN_FLOATS: &str = "quantized operands in floats";
 
@@ -20,6 +21,20 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         node.emit(O::RSQRT, &[input], &[output])
     }),
     Mapping::new(Builtin::SIN, &[O::SIN], "", |node| unary(node, O::SIN)),
+    Mapping::new(Builtin::COS, &[tflite::COS], "", |node| unary(node, tflite::COS)),
+    Mapping::new(Builtin::ROUND, &[tflite::ROUND], "", |node| {
+        unary(node, tflite::ROUND)
+    }),
+    Mapping::new(Builtin::SIGN, &[tflite::SIGN], "", |node| {
+        unary(node, tflite::SIGN)
+    }),
+    Mapping::new(Builtin::GELU, &[tflite::GELU], "", |node| {
+        let approximate = node.options::<GeluOptions>()?.approximate;
+        let approximate = node.scalar_bool(approximate)?;
+        let input = node.input(0)?;
+        let output = node.output(0)?;
+        node.emit(tflite::GELU, &[input, approximate], &[output])
+    }),
     Mapping::new(Builtin::FLOOR, &[O::FLOOR], "", |node| unary(node, O::FLOOR)),
     Mapping::new(
         Builtin::CEIL,

@@ -76,23 +76,33 @@ impl Runner {
 
     /// Runs once: elements of the file's types in and out.
     pub(crate) fn run(&mut self, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
+        self.try_run(inputs).unwrap()
+    }
+
+    /// The same, or what stands against it.
+    pub(crate) fn try_run(&mut self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
         assert_eq!(inputs.len(), self.imported.inputs.len());
         for (index, (info, data)) in self.imported.inputs.iter().zip(inputs).enumerate() {
-            let bytes = info.to_operand_bytes(data).unwrap();
-            let shape = Shape::new(&info.dimensions).unwrap();
-            self.execution
-                .input(index, &shape)
-                .unwrap()
-                .copy_from_slice(&bytes);
+            let bytes = info.to_operand_bytes(data).map_err(text)?;
+            let shape = Shape::new(&info.dimensions).map_err(text)?;
+            let input = self.execution.input(index, &shape).map_err(text)?;
+            if input.len() != bytes.len() {
+                return Err(format!(
+                    "input {index} has {} bytes, not {}",
+                    input.len(),
+                    bytes.len()
+                ));
+            }
+            input.copy_from_slice(&bytes);
         }
         for (state, value) in self.imported.states.iter().zip(&self.states) {
-            let shape = Shape::new(&state.dimensions).unwrap();
+            let shape = Shape::new(&state.dimensions).map_err(text)?;
             self.execution
                 .input(state.input, &shape)
-                .unwrap()
+                .map_err(text)?
                 .copy_from_slice(value);
         }
-        self.execution.run(&RunOptions::default()).unwrap();
+        self.execution.run(&RunOptions::default()).map_err(text)?;
         for (state, value) in self.imported.states.iter().zip(&mut self.states) {
             value.copy_from_slice(self.execution.output(state.output).unwrap().1);
         }
@@ -100,7 +110,7 @@ impl Runner {
             let (_, bytes) = self.execution.output(index).unwrap();
             info.from_operand_bytes(bytes).unwrap()
         };
-        self.imported.outputs.iter().enumerate().map(output).collect()
+        Ok(self.imported.outputs.iter().enumerate().map(output).collect())
     }
 
     /// The shape of an output of the last run.
@@ -108,6 +118,10 @@ impl Runner {
         let (shape, _) = self.execution.output(index).unwrap();
         shape.dims().iter().map(|extent| *extent as usize).collect()
     }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// How far results may be from the reference.

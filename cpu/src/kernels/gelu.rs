@@ -1,0 +1,115 @@
+//! GELU of the extension: each element times the probability that a normal variable is less.
+
+use half::f16;
+use nnhal_hal::{OperandType, OperationType, tflite};
+
+use super::broadcast::{unary, unary_float};
+use super::element::{Quant8, by_element};
+use super::quantized_function::unary_quantized;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::GELU, gelu)];
+
+fn gelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    if context.inputs.bool_or(1, false)? {
+        compute(context, approximate)
+    } else {
+        compute(context, exact)
+    }
+}
+
+fn compute(context: &mut KernelContext<'_>, function: fn(f32) -> f32) -> Result<(), KernelError> {
+    if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_QUANT16_SYMM {
+        let function = steps(context, function)?;
+        return unary::<i16, i16>(context, |value| {
+            function(i32::from(value)).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16
+        });
+    }
+    by_element!(context, {
+        [f32, f16] => unary_float(context, function),
+        [u8, i8] => quantized(context, function),
+    })
+}
+
+fn quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    function: fn(f32) -> f32,
+) -> Result<(), KernelError> {
+    let function = steps(context, function)?;
+    unary_quantized::<T>(context, function)
+}
+
+/// The function from steps of the input to steps of the output.
+fn steps(
+    context: &mut KernelContext<'_>,
+    function: fn(f32) -> f32,
+) -> Result<impl Fn(i32) -> i32 + use<>, KernelError> {
+    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
+    let (scale, zero_point) = (input.scale(), input.zero_point());
+    let (output_scale, output_zero) = (output.scale(), output.zero_point());
+    Ok(move |value: i32| {
+        let result = function((value - zero_point) as f32 * scale) / output_scale;
+        // The conversion saturates.
+        (result.round() as i32).saturating_add(output_zero)
+    })
+}
+
+fn exact(x: f32) -> f32 {
+    0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2))
+}
+
+fn approximate(x: f32) -> f32 {
+    let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::{Operand, OperandType as T, tflite};
+
+    use crate::kernels::testing::OneOperation;
+
+    const VALUES: [f32; 5] = [-3.0, -0.5, 0.0, 1.0, 4.0];
+    const EXACT: [f32; 5] = [-0.004_049_69, -0.154_268_77, 0.0, 0.841_344_7, 3.999_873_4];
+    const APPROXIMATE: [f32; 5] = [-0.003_637_39, -0.154_285_99, 0.0, 0.841_192, 3.999_929_7];
+
+    #[test]
+    fn both_forms_give_the_values_of_their_formulas() {
+        for (is_approximate, expected) in [(false, EXACT), (true, APPROXIMATE)] {
+            let (_, found) = OneOperation::new(tflite::GELU)
+                .tensor(T::TENSOR_FLOAT32, &[5], &VALUES)
+                .tensor(T::BOOL, &[], &[u8::from(is_approximate)])
+                .output(T::TENSOR_FLOAT32, &[])
+                .run_one::<f32>()
+                .unwrap();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn quantised_values_are_those_of_the_real_ones() {
+        let operand = |ty, scale, zero_point| Operand::new(ty, &[5]).with_quantization(scale, zero_point);
+        let (_, found) = OneOperation::new(tflite::GELU)
+            .operand(
+                operand(T::TENSOR_QUANT8_ASYMM_SIGNED, 0.5, 1),
+                &[-5_i8, 0, 1, 3, 9],
+            )
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output_operand(operand(T::TENSOR_QUANT8_ASYMM_SIGNED, 0.05, -100))
+            .run_one::<i8>()
+            .unwrap();
+        assert_eq!(found, [-100, -103, -100, -83, -20]);
+        let (_, found) = OneOperation::new(tflite::GELU)
+            .operand(
+                operand(T::TENSOR_QUANT16_SYMM, 0.001, 0),
+                &[-3000_i16, -500, 0, 1000, 32767],
+            )
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output_operand(operand(T::TENSOR_QUANT16_SYMM, 0.0005, 0))
+            .run_one::<i16>()
+            .unwrap();
+        assert_eq!(found, [-8, -309, 0, 1683, 32767]);
+    }
+}

@@ -1,0 +1,37 @@
+//! The operations of the extension [`org.nnhal.tflite`](crate::tflite), one file per family.
+//!
+//! Those that are wider than NNAPI's have its arguments, rules and shapes, and more types or ranks.
+
+mod elementwise;
+mod joining;
+mod types;
+
+use super::operation_entry::OperationEntry;
+use crate::OperationType;
+
+/// The table, by family.
+pub const FAMILIES: &[&[OperationEntry]] = &[elementwise::ENTRIES, joining::ENTRIES];
+
+/// The entry of an operation of the extension.
+pub(super) fn entry(operation: OperationType) -> Option<&'static OperationEntry> {
+    entries().find(|entry| entry.operation == operation)
+}
+
+/// Every entry, by family.
+pub fn entries() -> impl Iterator<Item = &'static OperationEntry> {
+    FAMILIES.iter().copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entries, entry};
+    use crate::tflite::OPERATIONS;
+
+    #[test]
+    fn every_operation_has_one_entry() {
+        assert_eq!(entries().count(), OPERATIONS.len());
+        for operation in OPERATIONS {
+            assert!(entry(*operation).is_some(), "{operation} is not in the table");
+        }
+    }
+}
