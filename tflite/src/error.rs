@@ -34,6 +34,14 @@ pub enum ImportError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A variable that no input and output can stand for.
+    #[error("the variable {name:?} cannot be mapped: it {reason}")]
+    Variable {
+        /// Its name in the file.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The model as a whole breaks a rule of NNAPI.
     #[error("the model cannot be mapped: {0}")]
     Model(#[from] ModelError),

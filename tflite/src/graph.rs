@@ -25,6 +25,8 @@ struct Slot {
     operand: Operand,
     /// The value of a small constant, in words so that rules can read 32-bit elements.
     parameter: Option<(Vec<u64>, usize)>,
+    /// Which dimensions are not known before execution, unless a shape rule tells them.
+    open: Vec<bool>,
 }
 
 /// A graph in the making.
@@ -45,6 +47,7 @@ impl GraphBuilder {
         self.slots.push(Slot {
             operand,
             parameter: None,
+            open: Vec::new(),
         });
         Ok(Id(id))
     }
@@ -127,6 +130,11 @@ impl GraphBuilder {
         &mut self.slots[id.0 as usize]
     }
 
+    /// Leaves these dimensions of an operand open, unless the rule of the operation that writes it tells them.
+    pub(crate) fn leave_open(&mut self, id: Id, open: Vec<bool>) {
+        self.slot_mut(id).open = open;
+    }
+
     /// The operand's dimensions, if all of them are known.
     pub(crate) fn dimensions(&self, id: Id) -> Option<&[u32]> {
         let dimensions = self.operand(id).dimensions.as_slice();
@@ -149,12 +157,7 @@ impl GraphBuilder {
             },
             (checked, _) => (kind, checked?),
         };
-        for (output, shape) in outputs.iter().zip(shapes) {
-            let operand = self.operand_mut(*output);
-            if operand.operand_type.is_tensor() && !shape.dims().contains(&0) {
-                operand.dimensions = shape.dims().to_vec();
-            }
-        }
+        self.complete(outputs, &shapes, ops::entry(kind).is_some());
         self.operations.push(Operation {
             operation_type: kind,
             inputs: inputs.iter().map(|id| id.0).collect(),
@@ -162,6 +165,25 @@ impl GraphBuilder {
         });
         self.origins.push(origin);
         Ok(())
+    }
+
+    /// Gives the outputs of an operation the shapes that follow. Where its rule cannot tell them, what the file
+    /// leaves open is open.
+    fn complete(&mut self, outputs: &[Id], shapes: &[Shape], has_rule: bool) {
+        for (number, output) in outputs.iter().enumerate() {
+            let slot = self.slot_mut(*output);
+            let dimensions = &mut slot.operand.dimensions;
+            match shapes.get(number) {
+                Some(shape) if slot.operand.operand_type.is_tensor() && !shape.dims().contains(&0) => {
+                    *dimensions = shape.dims().to_vec();
+                }
+                None if has_rule => {
+                    let open = dimensions.iter_mut().zip(&slot.open).filter(|(_, open)| **open);
+                    open.for_each(|(extent, _)| *extent = 0);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The shapes of the outputs of an operation, as far as they are known, if it keeps the rules of its entry.

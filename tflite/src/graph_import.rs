@@ -9,6 +9,7 @@ use crate::constants::ConstantStore;
 use crate::file::File;
 use crate::graph::{GraphBuilder, Id};
 use crate::imported::Note;
+use crate::resources::Resources;
 use crate::tensor::{ElementType, Tensor};
 use crate::values;
 
@@ -72,6 +73,7 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     converted: HashMap<usize, Id>,
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
+    pub(crate) resources: Resources,
 }
 
 impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
@@ -93,6 +95,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             converted: HashMap::new(),
             builder: GraphBuilder::default(),
             variables: Vec::new(),
+            resources: Resources::default(),
         }
     }
 

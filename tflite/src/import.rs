@@ -13,7 +13,7 @@ use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
 use crate::graph::{Id, rule_broken};
-use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph, Variable};
+use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph};
 use crate::imported::{ImportedModel, State, TensorInfo};
 use crate::operators::{self, Node, Refusal};
 use crate::values;
@@ -196,15 +196,19 @@ impl GraphImport<'_, '_, '_> {
         let mut input_ids: Vec<Id> = inputs.iter().map(|(_, id)| *id).collect();
         let mut output_ids: Vec<Id> = outputs.iter().map(|(_, id)| *id).collect();
         let mut states = Vec::new();
-        for variable in std::mem::take(&mut self.variables) {
-            let reported = self.finish_variable(variable, &output_ids);
-            let state = reported.map_err(|reason| self.tensor_error(variable.tensor, reason))?;
+        for variable in self.take_carried()? {
+            let input = variable.input;
+            let reported = self.carry_on(&variable, &output_ids);
+            let state = reported.map_err(|reason| ImportError::Variable {
+                name: variable.name,
+                reason,
+            })?;
             let Some((output, mut state)) = state else {
                 continue;
             };
             state.input = input_ids.len();
             state.output = output_ids.len();
-            input_ids.push(variable.input);
+            input_ids.push(input);
             output_ids.push(output);
             states.push(state);
         }
@@ -296,30 +300,76 @@ impl GraphImport<'_, '_, '_> {
         Ok(copy)
     }
 
+    /// What has to be carried from one execution to the next: variable tensors, then resource variables.
+    fn take_carried(&mut self) -> Result<Vec<Carried>, ImportError> {
+        let mut carried = Vec::new();
+        for variable in std::mem::take(&mut self.variables) {
+            let operand = self.builder.operand(variable.input);
+            let initial = initial_bytes(operand);
+            carried.push(Carried {
+                name: self.tensors[variable.tensor].name.clone(),
+                input: variable.input,
+                current: self.values[variable.tensor].unwrap_or(variable.input),
+                initial: initial.map_err(|reason| self.tensor_error(variable.tensor, reason))?,
+            });
+        }
+        let resources = std::mem::take(&mut self.resources);
+        carried.extend(
+            resources
+                .into_states()
+                .map(|(name, input, current, initial)| Carried {
+                    name,
+                    input,
+                    current,
+                    initial,
+                }),
+        );
+        Ok(carried)
+    }
+
     /// The output that carries a variable on and its description; `None` for one that no operator has
     /// written, which becomes a constant.
-    fn finish_variable(&mut self, variable: Variable, outputs: &[Id]) -> Result<Option<(Id, State)>, String> {
+    fn carry_on(&mut self, variable: &Carried, outputs: &[Id]) -> Result<Option<(Id, State)>, String> {
         let operand = self.builder.operand(variable.input).clone();
-        let initial = initial_bytes(&operand)?;
-        let current = self.values[variable.tensor].unwrap_or(variable.input);
-        if current == variable.input {
-            let location = self.model.store.add(&initial)?;
+        let size = byte_size(&operand)?;
+        if variable.initial.len() != size {
+            let found = variable.initial.len();
+            return Err(format!("has {size} bytes, its first value {found}"));
+        }
+        if variable.current == variable.input {
+            let location = self.model.store.add(&variable.initial)?;
             let constant = self.builder.operand_mut(variable.input);
             constant.lifetime = OperandLifeTime::ConstantCopy;
             constant.location = location;
             return Ok(None);
         }
-        let output = self.writable_output(current, outputs)?;
+        let written = self.builder.operand(variable.current);
+        if (written.operand_type, &written.dimensions) != (operand.operand_type, &operand.dimensions) {
+            return Err(format!(
+                "is {} with dimensions {:?} and is assigned {} with dimensions {:?}",
+                operand.operand_type, operand.dimensions, written.operand_type, written.dimensions
+            ));
+        }
+        let output = self.writable_output(variable.current, outputs)?;
         let state = State {
-            name: self.tensors[variable.tensor].name.clone(),
+            name: variable.name.clone(),
             input: 0,
             output: 0,
             operand_type: operand.operand_type,
             dimensions: operand.dimensions,
-            initial,
+            initial: variable.initial.clone(),
         };
         Ok(Some((output, state)))
     }
+}
+
+/// A value that one execution leaves to the next.
+struct Carried {
+    name: String,
+    input: Id,
+    /// What it is when the graph is done.
+    current: Id,
+    initial: Vec<u8>,
 }
 
 /// Imports the graphs that an operator calls; its mapping finds them at their places.
@@ -332,12 +382,16 @@ fn import_called(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn byte_size(operand: &Operand) -> Result<usize, String> {
+    Shape::new(&operand.dimensions)
+        .and_then(|shape| shape.byte_size(operand.operand_type.element_size()))
+        .map_err(|error| error.to_string())
+}
+
 /// What a variable holds before the first execution, as the file's runtime has it: 0.0 everywhere, but bytes
 /// of 0 where they are unsigned, whatever 0.0 would be.
 fn initial_bytes(operand: &Operand) -> Result<Vec<u8>, String> {
-    let size = Shape::new(&operand.dimensions)
-        .and_then(|shape| shape.byte_size(operand.operand_type.element_size()))
-        .map_err(|error| error.to_string())?;
+    let size = byte_size(operand)?;
     if size > values::MAX_GENERATED_BYTES {
         return Err(format!(
             "is a variable of {size} bytes, at most {} are supported",

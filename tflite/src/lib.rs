@@ -28,6 +28,7 @@ mod graph_import;
 mod import;
 mod imported;
 mod operators;
+mod resources;
 mod table;
 mod tensor;
 mod values;

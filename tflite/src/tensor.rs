@@ -120,6 +120,8 @@ pub(crate) struct Tensor<'a> {
     pub(crate) element_type: ElementType,
     /// Dimensions; none for a scalar, or for a tensor whose shape only its operator tells.
     pub(crate) dimensions: Vec<u32>,
+    /// Which of them the file leaves open, though it states an extent; empty if none.
+    pub(crate) open: Vec<bool>,
     pub(crate) parameters: Parameters,
     /// The value, if constant.
     pub(crate) data: Option<Cow<'a, [u8]>>,
@@ -153,6 +155,7 @@ impl<'a> Tensor<'a> {
         Tensor {
             name: table.name.to_text(),
             element_type: ElementType::from_code(table.element_type),
+            open: open_dimensions(table, dimensions.len()),
             dimensions,
             parameters: parameters(table.quantization.as_ref()),
             data: data.map(Cow::Borrowed),
@@ -242,10 +245,7 @@ impl<'a> Tensor<'a> {
     ) -> Result<Operand, String> {
         match &self.parameters {
             // Plain integers: a step of one makes their values the real ones.
-            Parameters::None if self.element_type != ElementType::Int16 => {
-                Ok(Operand::new(ty, &self.dimensions).with_quantization(1.0, 0))
-            }
-            Parameters::None => Err("holds 16-bit integers without a scale, which NNAPI has not".to_owned()),
+            Parameters::None => Ok(Operand::new(ty, &self.dimensions).with_quantization(1.0, 0)),
             Parameters::PerTensor(quantization) => {
                 if !zero_points.contains(&quantization.zero_point) {
                     return Err(format!(
@@ -276,6 +276,15 @@ impl<'a> Tensor<'a> {
             Parameters::Unsupported(reason) => Err(reason.clone()),
         }
     }
+}
+
+/// The dimensions that the signature of a shape leaves open; none, if it does not fit the shape.
+fn open_dimensions(table: &tables::Tensor<'_>, rank: usize) -> Vec<bool> {
+    let signature = &table.shape_signature;
+    if signature.len() != rank || signature.iter().all(|extent| extent >= 0) {
+        return Vec::new();
+    }
+    signature.iter().map(|extent| extent < 0).collect()
 }
 
 fn parameters(table: Option<&tables::Quantization<'_>>) -> Parameters {

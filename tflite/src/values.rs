@@ -158,6 +158,7 @@ mod tests {
             name: String::new(),
             element_type,
             dimensions: dimensions.to_vec(),
+            open: Vec::new(),
             parameters: Parameters::None,
             data: Some(Cow::Owned(data.to_vec())),
             is_variable: false,

@@ -29,7 +29,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("nms", "NON_MAX_SUPPRESSION_V4 cannot be mapped"),
     ("nms_padded", "GATHER cannot be mapped"),
     ("one_hot", "FLOOR_MOD cannot be mapped"),
-    ("pad_dyn", "the model declares [1, 1]"),
     ("q16x8_addmul", "ADD cannot be mapped"),
     ("q16x8_bmm", "BATCH_MATMUL cannot be mapped"),
     ("q16x8_fc", "FULLY_CONNECTED cannot be mapped"),

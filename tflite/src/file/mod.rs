@@ -7,6 +7,7 @@ pub(crate) mod options;
 pub(crate) mod reader;
 pub(crate) mod tables;
 
+use options::Options;
 use reader::ReadError;
 use tables::{Model, Operator, OperatorCode, SubGraph, Tensor};
 
@@ -185,6 +186,27 @@ impl<'a> File<'a> {
         }
         Ok(())
     }
+}
+
+/// The options of an operator, all at their defaults if the file has none.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn decode_options<'a, T: Options<'a>>(operator: &Operator<'a>) -> Result<T, String> {
+    if !operator.options.is_present() {
+        return Ok(T::default());
+    }
+    if operator.options_type != T::CODE {
+        return Err(format!(
+            "its options are of type {}, must be {} ({})",
+            operator.options_type,
+            T::CODE,
+            T::NAME
+        ));
+    }
+    let options = operator.options.decode::<T>();
+    let options = options.map_err(|error| format!("its {} are damaged: {error}", T::NAME))?;
+    Ok(options.unwrap_or_default())
 }
 
 fn check_identifier(bytes: &[u8]) -> Result<(), FileError> {

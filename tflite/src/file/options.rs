@@ -1,7 +1,7 @@
 //! The option tables of operators, as far as they are read, with the numbers of their fields and the code by
 //! which an operator says which of them it carries.
 
-use super::reader::{Numbers, Table, table};
+use super::reader::{Numbers, Table, Text, table};
 
 /// A table of the union of operator options.
 pub(crate) trait Options<'a>: Table<'a> + Default {
@@ -202,6 +202,13 @@ options! {
     BatchMatMulOptions = 101 {
         adj_x: bool = false, 0;
         adj_y: bool = false, 1;
+    }
+    CallOnceOptions = 103 {
+        init_subgraph_index: i32 = 0, 0;
+    }
+    VarHandleOptions<'a> = 111 {
+        container: Text<'a> = Text::default(), 0;
+        shared_name: Text<'a> = Text::default(), 1;
     }
     RandomOptions = 114 {
         seed: i64 = 0, 0;

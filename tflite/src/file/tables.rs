@@ -44,6 +44,7 @@ table! {
         quantization: Option<Quantization<'a>> = None, 4;
         is_variable: bool = false, 5;
         sparsity: Option<Sparsity<'a>> = None, 6;
+        shape_signature: Numbers<'a, i32> = Numbers::default(), 7;
         external_buffer: u32 = 0, 10;
     }
 }

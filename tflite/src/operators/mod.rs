@@ -26,6 +26,7 @@ mod quantization;
 mod quantized_lstm;
 mod recurrent;
 mod reduction;
+mod resources;
 mod sequence;
 mod shape;
 mod slicing;
@@ -39,7 +40,7 @@ pub(crate) use node::{Node, Refusal};
 
 use crate::error::ImportError;
 use crate::file::File;
-use crate::file::tables::OperatorCode;
+use crate::file::tables::{Operator, OperatorCode};
 
 /// Every mapping, by family.
 pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
@@ -63,6 +64,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Recurrent layers, one step", recurrent::MAPPINGS),
     ("Recurrent layers, sequences", sequence::MAPPINGS),
     ("Control flow", control_flow::MAPPINGS),
+    ("Resource variables", resources::MAPPINGS),
 ];
 
 /// The mapping of an operator.
@@ -80,7 +82,7 @@ pub(crate) fn unmapped_reason(operator: Builtin) -> Option<&'static str> {
 
 /// The graphs that an operator calls, which are imported before it is mapped.
 pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
-    match node.graph.model.file.code(node.operator()).map(builtin) {
+    match builtin_of(node.graph.model.file, node.operator()) {
         Some(operator) => control_flow::calls(node, operator),
         None => Ok(Calls::default()),
     }
@@ -88,7 +90,7 @@ pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
 
 /// Adds the operations of one operator.
 pub(crate) fn map(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    match node.graph.model.file.code(node.operator()).map(builtin) {
+    match builtin_of(node.graph.model.file, node.operator()) {
         None => Err(Refusal::from("its operator code is missing")),
         Some(Builtin::CUSTOM) => Err(Refusal::from("NNAPI has no equivalent of custom operators")),
         Some(operator) => map_builtin(node, operator),
@@ -117,6 +119,11 @@ fn map_builtin(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<(),
         Some(mapping) => (mapping.map)(node),
         None => Err(Refusal::from(unmapped::reason(operator))),
     }
+}
+
+/// The builtin operator that an operator of the file is; `None` for one whose code is missing.
+fn builtin_of(file: &File<'_>, operator: &Operator<'_>) -> Option<Builtin> {
+    file.code(operator).map(builtin)
 }
 
 /// The builtin operator of a code. Those above 127 did not fit the first field, which then has 127.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType};
 
 use crate::error::ImportError;
+use crate::file::decode_options;
 use crate::file::options::Options;
 use crate::file::tables::Operator;
 use crate::graph::Id;
@@ -86,20 +87,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
 
     /// The options, all at their defaults if the file has none.
     pub(crate) fn options<T: Options<'a>>(&self) -> Result<T, Refusal> {
-        if !self.operator.options.is_present() {
-            return Ok(T::default());
-        }
-        if self.operator.options_type != T::CODE {
-            return Err(Refusal::Reason(format!(
-                "its options are of type {}, must be {} ({})",
-                self.operator.options_type,
-                T::CODE,
-                T::NAME
-            )));
-        }
-        let options = self.operator.options.decode::<T>();
-        let options = options.map_err(|error| format!("its {} are damaged: {error}", T::NAME))?;
-        Ok(options.unwrap_or_default())
+        Ok(decode_options(self.operator)?)
     }
 
     /// Number of inputs, absent optional ones included.
@@ -363,6 +351,8 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
             return Err(self.output_error(number, "has a value already"));
         }
         let id = self.temporary(operand)?;
+        let open = self.graph.tensors[index].open.clone();
+        self.graph.builder.leave_open(id, open);
         self.graph.set_value(index, id);
         Ok(id)
     }

@@ -3,8 +3,7 @@
 use super::builtin::Builtin;
 
 const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
-const NO_RESOURCES: &str =
-    "NNAPI has no resource variables or tables; state must be variable tensors of the graph";
+const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse gathers, scatters or segments";
 const NO_BITS: &str = "NNAPI has no operations on bits";
@@ -44,7 +43,6 @@ const REASONS: &[(Builtin, &str)] = &[
         "it is no operator but a placeholder of the format",
     ),
     (Builtin::CUMSUM, NO_EQUIVALENT),
-    (Builtin::CALL_ONCE, NO_RESOURCES),
     (Builtin::RFFT2D, NO_COMPLEX),
     (Builtin::CONV_3D, NO_VOLUMES),
     (Builtin::IMAG, NO_COMPLEX),
@@ -55,9 +53,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
     (Builtin::CONV_3D_TRANSPOSE, NO_VOLUMES),
-    (Builtin::VAR_HANDLE, NO_RESOURCES),
-    (Builtin::READ_VARIABLE, NO_RESOURCES),
-    (Builtin::ASSIGN_VARIABLE, NO_RESOURCES),
     (Builtin::BROADCAST_ARGS, NO_EQUIVALENT),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::BUCKETIZE, NO_EQUIVALENT),
