@@ -139,8 +139,12 @@ pub(crate) struct DevicesArguments {
 pub(crate) struct RunArguments {
     /// A .tflite file.
     pub(crate) model: PathBuf,
+    /// The signature of the file to run; by default its first graph.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) signature: Option<String>,
     /// A .npy file for the next input of the model. One more leading axis than the input has makes a sequence
-    /// of calls. If none is given, all inputs are zeros.
+    /// of calls. Where the file leaves extents open, the array says them. If none is given, all inputs are
+    /// zeros.
     #[arg(long, value_name = "F.npy")]
     pub(crate) input: Vec<PathBuf>,
     /// A .npy file with what the next output must be. The exit code is 1 if any is further off than the

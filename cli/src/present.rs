@@ -170,6 +170,7 @@ mod tests {
         let info = TensorInfo {
             name: "scores".into(),
             signature_name: None,
+            open: Vec::new(),
             element_type: ElementType::Int8,
             operand_type: OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
             dimensions: dimensions.to_vec(),

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 use nnhal::diag::tags;
 use nnhal_tflite::ImportedModel;
-pub use nnhal_tflite::{ElementError, ElementType, ImportError, Note, Quantization, State, TensorInfo};
+pub use nnhal_tflite::{
+    ElementError, ElementType, ImportError, ImportOptions, Note, Quantization, State, TensorInfo,
+};
 
 use crate::error::{ErrorKind, Result};
 use crate::model::Model;
@@ -56,12 +58,20 @@ impl TfliteModel {
     /// [`ErrorKind::ReadModel`], also for what is no regular file; [`ErrorKind::ImportModel`] if it is not a
     /// sound `.tflite` file, or has an operator that NNAPI has not; the system has no memory.
     pub fn load(path: impl AsRef<Path>) -> Result<TfliteModel> {
+        TfliteModel::load_with(path, &ImportOptions::default())
+    }
+
+    /// The same of another signature of the file, or for inputs of other dimensions.
+    ///
+    /// # Errors
+    /// As [`TfliteModel::load`].
+    pub fn load_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<TfliteModel> {
         let path = path.as_ref();
         let bytes = read(path).map_err(|source| ErrorKind::ReadModel {
             path: path.to_owned(),
             source: Arc::new(source),
         })?;
-        TfliteModel::from_bytes(&path.display().to_string(), &bytes)
+        TfliteModel::from_bytes_with(&path.display().to_string(), &bytes, options)
     }
 
     /// The model of a file that has been read; `name` says in messages where it came from.
@@ -69,10 +79,19 @@ impl TfliteModel {
     /// # Errors
     /// As [`TfliteModel::load`].
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<TfliteModel> {
-        let imported = nnhal_tflite::import(bytes).map_err(|source| ErrorKind::ImportModel {
-            name: name.to_owned(),
-            source: Arc::new(source),
-        })?;
+        TfliteModel::from_bytes_with(name, bytes, &ImportOptions::default())
+    }
+
+    /// The same of another signature of the file, or for inputs of other dimensions.
+    ///
+    /// # Errors
+    /// As [`TfliteModel::load`].
+    pub fn from_bytes_with(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<TfliteModel> {
+        let imported =
+            nnhal_tflite::import_with(bytes, options).map_err(|source| ErrorKind::ImportModel {
+                name: name.to_owned(),
+                source: Arc::new(source),
+            })?;
         let ImportedModel {
             model,
             inputs,

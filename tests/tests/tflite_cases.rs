@@ -7,9 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
+use nnhal_client::tflite::{ElementType, TensorInfo};
 use nnhal_client::{
-    BurstOptions, Device, Devices, ElementType, ExecuteOptions, Input, Output, PrepareOptions, TensorInfo,
-    TfliteModel,
+    BurstOptions, Device, Devices, ExecuteOptions, Input, Output, PrepareOptions, TfliteModel,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
@@ -114,7 +114,7 @@ fn compare(info: &TensorInfo, found: &[u8], expected: &[u8]) -> Result<(), Strin
         let step = u8::from(info.quantization.is_some());
         let size = info.element_type.size().unwrap_or(1);
         let pairs = found.chunks_exact(size).zip(expected.chunks_exact(size));
-        let integer = |bytes| integer(bytes, info.element_type);
+        let integer = |bytes: &[u8]| integer(bytes, info.element_type);
         let is_close =
             |(found, expected): (&[u8], &[u8])| integer(found).abs_diff(integer(expected)) <= step.into();
         return if pairs.into_iter().all(is_close) {

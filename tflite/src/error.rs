@@ -42,6 +42,14 @@ pub enum ImportError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A signature that the file has not.
+    #[error("the file has no signature {name:?}; it has {known:?}")]
+    Signature {
+        /// The name that was asked for.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// The model as a whole breaks a rule of NNAPI.
     #[error("the model cannot be mapped: {0}")]
     Model(#[from] ModelError),

@@ -17,6 +17,8 @@ use crate::values;
 #[derive(Debug)]
 pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) file: &'f File<'a>,
+    /// The number of the graph that is the model's main one.
+    pub(crate) main: usize,
     pub(crate) store: ConstantStore,
     /// The graphs of control flow, at their places in the model; `None` while one is being imported.
     pub(crate) referenced: Vec<Option<ReferencedGraph>>,
@@ -99,9 +101,14 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         }
     }
 
-    /// Which graph of the file this is; 0 is the main one.
+    /// Which graph of the file this is.
     pub(crate) fn number(&self) -> usize {
         self.number
+    }
+
+    /// Whether this is the model's main graph.
+    pub(crate) fn is_main(&self) -> bool {
+        self.number == self.model.main
     }
 
     /// The operand of a tensor whose shape the file must tell; a scalar has dimensions `[1]`.
@@ -140,7 +147,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
     }
 
     fn add_variable(&mut self, tensor: usize) -> Result<Id, String> {
-        if self.number != 0 {
+        if !self.is_main() {
             return Err(
                 "is a variable in a graph of control flow, where NNAPI cannot carry it on".to_owned(),
             );
@@ -205,7 +212,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
 
     /// Records a difference between file and model, unless it is recorded already.
     pub(crate) fn note(&mut self, operator: usize, text: String) {
-        let operator = (self.number == 0).then_some(operator);
+        let operator = self.is_main().then_some(operator);
         self.model.notes.push(Note { operator, text });
     }
 }

@@ -14,6 +14,7 @@ use crate::error::ImportError;
 use crate::file::File;
 use crate::graph::{Id, rule_broken};
 use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph};
+use crate::import_options::ImportOptions;
 use crate::imported::{ImportedModel, State, TensorInfo};
 use crate::operators::{self, Node, Refusal};
 use crate::values;
@@ -22,19 +23,27 @@ use crate::values;
 const MAX_NESTING: usize = nnhal_hal::validate::limits::MAX_SUBGRAPH_DEPTH;
 
 /// Imports the main graph of the file and the graphs that its control flow refers to.
-pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
+pub(crate) fn import(file: &File<'_>, options: &ImportOptions) -> Result<ImportedModel, ImportError> {
+    let main = match &options.signature {
+        None => 0,
+        Some(name) => file.graph_of(name).ok_or_else(|| ImportError::Signature {
+            name: name.clone(),
+            known: file.signatures(),
+        })?,
+    };
     let mut importer = ModelImport {
         file,
+        main,
         store: ConstantStore::with_limit(made_limit(file.length())),
         referenced: Vec::new(),
         placed: HashMap::new(),
-        open: vec![0],
+        open: vec![main],
         has_float16_weights: false,
         notes: Vec::new(),
     };
-    let main = GraphImport::new(&mut importer, 0).run(&[])?;
+    let main = GraphImport::new(&mut importer, main).run(&options.input_dimensions)?;
     let mut referenced = Vec::with_capacity(importer.referenced.len());
-    let mut origins = vec![(0, main.origins)];
+    let mut origins = vec![(importer.main, main.origins)];
     for placed in importer.referenced {
         // Every place is filled by the time the graph that reserved it is done.
         let Some(placed) = placed else { continue };
@@ -241,10 +250,11 @@ impl GraphImport<'_, '_, '_> {
         let tensor = &self.tensors[tensor];
         TensorInfo {
             name: tensor.name.clone(),
-            signature_name: self.model.file.signature_name(tensor_at, output),
+            signature_name: self.model.file.signature_name(self.number, tensor_at, output),
             element_type: tensor.element_type,
             operand_type: operand.operand_type,
             dimensions: operand.dimensions.clone(),
+            open: tensor.open.clone(),
             quantization: tensor.quantization(),
         }
     }
@@ -254,7 +264,11 @@ impl GraphImport<'_, '_, '_> {
             return Err("is an input twice".to_owned());
         }
         let mut operand = self.shaped_operand(tensor)?;
-        if let Some(dimensions) = dimensions {
+        if let Some(dimensions) = dimensions.filter(|dimensions| !dimensions.is_empty()) {
+            // A graph that is called takes what it is called with.
+            if self.is_main() {
+                self.tensors[tensor].check_dimensions(dimensions)?;
+            }
             operand.dimensions.clone_from(dimensions);
         }
         let id = self

@@ -39,6 +39,9 @@ pub struct TensorInfo {
     pub operand_type: OperandType,
     /// The operand's dimensions: `[1]` for a scalar; empty or with a 0 where only an execution tells.
     pub dimensions: Vec<u32>,
+    /// Which dimensions the file leaves open; empty if none. An import can give them
+    /// ([`ImportOptions`](crate::ImportOptions)).
+    pub open: Vec<bool>,
     /// How integers stand for real numbers, if the file says so.
     pub quantization: Option<Quantization>,
 }
@@ -192,6 +195,7 @@ mod tests {
             element_type,
             operand_type,
             dimensions: vec![2],
+            open: Vec::new(),
             quantization: None,
         }
     }

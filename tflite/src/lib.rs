@@ -26,6 +26,7 @@ mod file;
 mod graph;
 mod graph_import;
 mod import;
+mod import_options;
 mod imported;
 mod operators;
 mod resources;
@@ -35,6 +36,7 @@ mod values;
 
 pub use error::ImportError;
 pub use file::{FileError, reader::ReadError};
+pub use import_options::ImportOptions;
 pub use imported::{ElementError, ImportedModel, Note, State, TensorInfo};
 pub use operators::Builtin;
 pub use table::operator_table;
@@ -46,5 +48,13 @@ pub use tensor::{ElementType, Quantization};
 /// If the bytes are not a sound `.tflite` file, or the model has something that NNAPI has not; the error
 /// names the place in the file and what is wrong there.
 pub fn import(bytes: &[u8]) -> Result<ImportedModel, ImportError> {
-    import::import(&file::File::read(bytes)?)
+    import_with(bytes, &ImportOptions::default())
+}
+
+/// The same of another signature of the file, or for inputs of other dimensions.
+///
+/// # Errors
+/// As [`import`]; also if there is no such signature, or if dimensions are not what the file leaves open.
+pub fn import_with(bytes: &[u8], options: &ImportOptions) -> Result<ImportedModel, ImportError> {
+    import::import(&file::File::read(bytes)?, options)
 }

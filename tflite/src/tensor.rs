@@ -165,6 +165,28 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Whether the tensor may have these dimensions: those that the file states, but where it leaves them open.
+    pub(crate) fn check_dimensions(&self, wanted: &[u32]) -> Result<(), String> {
+        let is_open = |axis: usize| self.open.get(axis).copied().unwrap_or(false);
+        let stated = self.dimensions.iter().zip(wanted).enumerate();
+        let fits = |(axis, (stated, wanted)): (usize, (&u32, &u32))| {
+            if is_open(axis) {
+                *wanted > 0
+            } else {
+                stated == wanted
+            }
+        };
+        if wanted.len() == self.dimensions.len() && stated.into_iter().all(fits) {
+            return Ok(());
+        }
+        let stated = self.dimensions.iter().enumerate();
+        let stated = stated.map(|(axis, extent)| if is_open(axis) { -1 } else { i64::from(*extent) });
+        Err(format!(
+            "cannot have dimensions {wanted:?}, the file says {:?} (-1 for any)",
+            stated.collect::<Vec<_>>()
+        ))
+    }
+
     /// How messages name the tensor.
     pub(crate) fn label(&self, index: usize) -> String {
         if self.name.is_empty() {

@@ -12,9 +12,11 @@ pub(crate) mod vts;
 use std::path::{Path, PathBuf};
 
 use nnhal_client::TfliteModel;
+use nnhal_client::tflite::ImportOptions;
 
+use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::feed::NamedArray;
+use crate::feed::{self, NamedArray};
 use crate::npy::Array;
 
 /// Reads .npy files.
@@ -27,17 +29,44 @@ fn read_arrays(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
 
 /// Loads a .tflite file.
 pub(crate) fn load(path: &Path) -> Result<TfliteModel, Error> {
+    load_with(path, &ImportOptions::default())
+}
+
+/// The same of another signature, or for inputs of other dimensions.
+fn load_with(path: &Path, options: &ImportOptions) -> Result<TfliteModel, Error> {
     let bytes = crate::input_file::read(path).map_err(Error::read(path))?;
-    Ok(TfliteModel::from_bytes(&path.display().to_string(), &bytes)?)
+    let name = path.display().to_string();
+    Ok(TfliteModel::from_bytes_with(&name, &bytes, options)?)
 }
 
 /// The same, to be computed as coarsely as 16-bit floats where `is_relaxed` says so.
 pub(crate) fn load_relaxed(path: &Path, is_relaxed: bool) -> Result<TfliteModel, Error> {
-    let mut file = load(path)?;
+    Ok(relaxed(load(path)?, is_relaxed))
+}
+
+/// The model of a run: its signature, and inputs of the dimensions that the arrays have.
+fn load_for(arguments: &RunArguments, arrays: &[NamedArray]) -> Result<TfliteModel, Error> {
+    let mut options = ImportOptions {
+        signature: arguments.signature.clone(),
+        ..ImportOptions::default()
+    };
+    let mut file = load_with(&arguments.model, &options)?;
+    options.input_dimensions = feed::input_dimensions(&file, arrays);
+    if options
+        .input_dimensions
+        .iter()
+        .any(|dimensions| !dimensions.is_empty())
+    {
+        file = load_with(&arguments.model, &options)?;
+    }
+    Ok(relaxed(file, arguments.relaxed))
+}
+
+fn relaxed(mut file: TfliteModel, is_relaxed: bool) -> TfliteModel {
     if is_relaxed {
         file.model = file.model.relax_float32_to_float16(true);
     }
-    Ok(file)
+    file
 }
 
 /// Writes a value as JSON to standard output.

@@ -44,8 +44,9 @@ struct CallReport {
 
 /// Runs the model and reports; an output that is further off than it may be is an error.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
-    let model = super::load_relaxed(&arguments.model, arguments.relaxed)?;
-    let inputs = feed::inputs(&model, &super::read_arrays(&arguments.input)?)?;
+    let arrays = super::read_arrays(&arguments.input)?;
+    let model = super::load_for(arguments, &arrays)?;
+    let inputs = feed::inputs(&model, &arrays)?;
     if arguments.profile {
         return profile::run(arguments, &model, &inputs);
     }

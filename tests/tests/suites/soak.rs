@@ -68,6 +68,8 @@ impl Held {
 struct Sample {
     seconds: f64,
     held: [Held; PROCESSES.len()],
+    /// Workers of the driver.
+    workers: f64,
     p99_micros: f64,
 }
 
@@ -139,6 +141,29 @@ fn averages(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> 
         .skip(FIRST_PARTS)
         .map(average)
         .collect()
+}
+
+/// The descriptors of a process, but for those that come and go with workers: how many of these there are is a
+/// matter of how busy the machine is.
+fn without_those_for_workers(samples: &[Sample], process: usize) -> Vec<Sample> {
+    let count = samples.len() as f64;
+    let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / count;
+    let (workers, fds) = (
+        mean(&|sample| sample.workers),
+        mean(&|sample| sample.held[process].fds),
+    );
+    let variance = mean(&|sample| (sample.workers - workers).powi(2));
+    let covariance = mean(&|sample| (sample.workers - workers) * (sample.held[process].fds - fds));
+    let each = if variance > 0.0 {
+        covariance / variance
+    } else {
+        0.0
+    };
+    let mut samples = samples.to_vec();
+    for sample in &mut samples {
+        sample.held[process].fds -= each * (sample.workers - workers);
+    }
+    samples
 }
 
 /// Resident memory of a process, in bytes, but for pages of files, which the kernel takes and gives as it
@@ -223,6 +248,7 @@ fn watch(stage: &Stage, place: &Place, time: Duration) -> Vec<Sample> {
         samples.push(Sample {
             seconds: seconds.as_secs_f64(),
             held: processes.map(Held::by),
+            workers: stage.daemon.workers().len() as f64,
             p99_micros,
         });
         if seconds >= time {
@@ -297,6 +323,7 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
     };
     for (index, name) in PROCESSES.into_iter().enumerate() {
         let memory = averages(&samples, |sample| sample.held[index].resident);
+        let samples = without_those_for_workers(&samples, index);
         let fds = averages(&samples, |sample| sample.held[index].fds);
         judge(format!("resident bytes of {name}"), &memory, Slope::of_steps);
         judge(format!("descriptors of {name}"), &fds, Slope::of_line);

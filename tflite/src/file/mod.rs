@@ -96,7 +96,7 @@ impl<'a> File<'a> {
         self.bytes.len()
     }
 
-    /// The graphs; the first is the main one.
+    /// The graphs; the first is the main one, unless a signature names another.
     pub(crate) fn graphs(&self) -> &[SubGraph<'a>] {
         &self.model.subgraphs
     }
@@ -119,13 +119,27 @@ impl<'a> File<'a> {
         (!data.is_empty()).then_some(data)
     }
 
-    /// The names that a signature gives to the inputs (or outputs) of the main graph, by tensor index.
-    pub(crate) fn signature_name(&self, tensor: usize, output: bool) -> Option<String> {
+    /// The number of the graph of a signature; `None` if there is no such signature, or no such graph.
+    pub(crate) fn graph_of(&self, signature: &str) -> Option<usize> {
+        let mut signatures = self.model.signatures.iter();
+        let found = signatures.find(|known| known.key.to_text() == signature)?;
+        let graph = found.subgraph_index as usize;
+        (graph < self.model.subgraphs.len()).then_some(graph)
+    }
+
+    /// The names of the signatures.
+    pub(crate) fn signatures(&self) -> Vec<String> {
+        let signatures = self.model.signatures.iter();
+        signatures.map(|signature| signature.key.to_text()).collect()
+    }
+
+    /// The name that a signature gives to an input (or output) of this graph.
+    pub(crate) fn signature_name(&self, graph: usize, tensor: usize, output: bool) -> Option<String> {
         let signature = self
             .model
             .signatures
             .iter()
-            .find(|signature| signature.subgraph_index == 0)?;
+            .find(|signature| signature.subgraph_index as usize == graph)?;
         let names = if output {
             &signature.outputs
         } else {

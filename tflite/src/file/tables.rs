@@ -128,6 +128,7 @@ table! {
     Signature<'a> {
         inputs: Vec<TensorMap<'a>> = Vec::new(), 0;
         outputs: Vec<TensorMap<'a>> = Vec::new(), 1;
+        key: Text<'a> = Text::default(), 2;
         subgraph_index: u32 = 0, 4;
     }
 }

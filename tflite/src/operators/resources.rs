@@ -48,7 +48,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 ];
 
 fn require_main(node: &Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    if node.graph.number() == 0 {
+    if node.graph.is_main() {
         return Ok(());
     }
     Err("it is in a graph of control flow, from where NNAPI cannot carry a variable on".into())

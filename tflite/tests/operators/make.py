@@ -73,7 +73,7 @@ class Graph:
     def tensor(self, name, dtype, shape=None, quant=None, variable=False):
         tensor = schema.TensorT()
         tensor.name = name
-        tensor.type = TYPES[np.dtype(dtype)]
+        tensor.type = dtype if isinstance(dtype, int) else TYPES[np.dtype(dtype)]
         tensor.shape = None if shape is None else list(shape)
         tensor.isVariable = variable
         tensor.buffer = 0
@@ -158,6 +158,11 @@ class Graph:
         self.graph.operators.append(node)
         return node.outputs[0] if len(outputs) == 1 else node.outputs
 
+    def handle(self, name):
+        """A handle of the resource variable with this name."""
+        which = options("VarHandleOptions", sharedName=name, container="")
+        return self.op("VAR_HANDLE", [], schema.TensorType.RESOURCE, with_options=which, keep=True)
+
     def pack(self):
         builder = flatbuffers.Builder(0)
         builder.Finish(self.model.Pack(builder), b"TFL3")
@@ -217,6 +222,41 @@ def elementwise_float(g):
         g.op(operator, [x], F32)
     for operator in ("LOG", "SQRT", "RSQRT"):
         g.op(operator, [positive], F32)
+
+
+@family
+def elementwise_extension(g):
+    """Functions that NNAPI lacks."""
+    x = g.floats(2, 3, 4, low=-4.0, high=4.0)
+    for operator in ("COS", "ROUND", "SIGN"):
+        g.op(operator, [x], F32)
+    for approximate in (False, True):
+        label = "approximate" if approximate else "exact"
+        g.op("GELU", [x], F32, with_options=options("GeluOptions", approximate=approximate), label=label)
+    for dtype, zero_points in ((I8, (-8, 12)), (U8, (120, 140))):
+        y = g.integers(dtype, 2, 3, 4, quant=(0.05, zero_points[0]))
+        out = (dtype, (0.03, zero_points[1]))
+        g.op("GELU", [y], out, with_options=options("GeluOptions"), label=np.dtype(dtype).name)
+
+
+@family
+def resource_variables(g):
+    """A sum that is carried on, a variable that is assigned and read again, one that never changes."""
+    x = g.floats(2, 3, calls=4)
+    g.op("CALL_ONCE", [], with_options=options("CallOnceOptions", initSubgraphIndex=1))
+    total, last, fixed = (g.handle(name) for name in ("total", "last", "fixed"))
+    before = g.op("READ_VARIABLE", [total], F32, with_options=options("ReadVariableOptions"))
+    after = g.op("ADD", [before, x], F32, with_options=options("AddOptions"))
+    g.op("ASSIGN_VARIABLE", [total, after], with_options=options("AssignVariableOptions"))
+    g.op("READ_VARIABLE", [last], F32, with_options=options("ReadVariableOptions"), label="as it was")
+    g.op("ASSIGN_VARIABLE", [last, x], with_options=options("AssignVariableOptions"))
+    again = g.op("READ_VARIABLE", [last], F32, with_options=options("ReadVariableOptions"), keep=True)
+    scale = g.op("READ_VARIABLE", [fixed], F32, with_options=options("ReadVariableOptions"), keep=True)
+    g.op("MUL", [again, scale], F32, with_options=options("MulOptions"))
+    g.begin()
+    for name, value in (("total", 1.5), ("last", -2.0), ("fixed", 3.0)):
+        value = g.constant(np.full((2, 3), value, F32))
+        g.op("ASSIGN_VARIABLE", [g.handle(name), value], with_options=options("AssignVariableOptions"))
 
 
 @family
