@@ -47,6 +47,28 @@ const fn of(operation: OperationType) -> u16 {
 operations! {
     /// CONCATENATION of any type that tensors have, up to rank 8.
     CONCATENATION = of(OperationType::CONCATENATION);
+    /// RESHAPE of any type that tensors have, up to rank 8.
+    RESHAPE = of(OperationType::RESHAPE);
+    /// SQUEEZE of any type that tensors have, up to rank 8.
+    SQUEEZE = of(OperationType::SQUEEZE);
+    /// CAST between all types of numbers and truth values. Integers beyond the output's type wrap.
+    CAST = of(OperationType::CAST);
+    /// EQUAL, also of 16-bit steps.
+    EQUAL = of(OperationType::EQUAL);
+    /// EXPAND_DIMS of any type that tensors have, up to rank 8.
+    EXPAND_DIMS = of(OperationType::EXPAND_DIMS);
+    /// GREATER, also of 16-bit steps.
+    GREATER = of(OperationType::GREATER);
+    /// GREATER_EQUAL, also of 16-bit steps.
+    GREATER_EQUAL = of(OperationType::GREATER_EQUAL);
+    /// LESS, also of 16-bit steps.
+    LESS = of(OperationType::LESS);
+    /// LESS_EQUAL, also of 16-bit steps.
+    LESS_EQUAL = of(OperationType::LESS_EQUAL);
+    /// NOT_EQUAL, also of 16-bit steps.
+    NOT_EQUAL = of(OperationType::NOT_EQUAL);
+    /// SELECT of any type that tensors have; condition and choices broadcast to one shape.
+    SELECT = of(OperationType::SELECT);
     /// x * (1 + erf(x / sqrt(2))) / 2, or its approximation by a hyperbolic tangent.
     GELU = FIRST_OWN;
     /// Element-wise nearest integer; of two the even one.
@@ -55,6 +77,22 @@ operations! {
     SIGN = FIRST_OWN + 2;
     /// Element-wise cosine.
     COS = FIRST_OWN + 3;
+    /// Element-wise quotient, rounded down, of two tensors that broadcast. Quantized elements count as stored.
+    FLOOR_DIV = FIRST_OWN + 0x10;
+    /// Element-wise remainder of FLOOR_DIV, with the sign of the divisor.
+    FLOOR_MOD = FIRST_OWN + 0x11;
+    /// Element-wise angle of the point whose ordinate is input 0 and whose abscissa is input 1.
+    ATAN2 = FIRST_OWN + 0x12;
+    /// Element-wise exclusive or of the bits of two tensors that broadcast.
+    BITWISE_XOR = FIRST_OWN + 0x13;
+    /// Element-wise shift to the right by at least 0 bits and at most all but one.
+    RIGHT_SHIFT = FIRST_OWN + 0x14;
+    /// Sums of the elements up to each along an axis, from either end, with or without the element itself.
+    CUMSUM = FIRST_OWN + 0x15;
+    /// The numbers from a start to before a limit in equal steps.
+    RANGE = FIRST_OWN + 0x16;
+    /// For each element, how many of the rising boundaries it reaches.
+    BUCKETIZE = FIRST_OWN + 0x17;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

@@ -14,21 +14,14 @@ use support::{Accuracy, Npy, Runner, is_quantized, shared_cases, worst};
 
 /// Cases that are refused or wrong, each with a part of the reason.
 const NOT_YET: &[(&str, &str)] = &[
-    ("bi_floordiv", "FLOOR_DIV cannot be mapped"),
-    ("bi_i32_floormod", "FLOOR_MOD cannot be mapped"),
-    ("bitxor", "BITWISE_XOR cannot be mapped"),
-    ("bool_reshape", "RESHAPE cannot be mapped"),
     ("cast_f32_int16", "CAST cannot be mapped"),
-    ("cumsum", "CUMSUM cannot be mapped"),
     ("dyn_slice", "STRIDED_SLICE cannot be mapped"),
-    ("embedding", "FLOOR_MOD cannot be mapped"),
     ("gather_nd", "GATHER_ND cannot be mapped"),
     ("keras_gn", "MEAN cannot be mapped"),
     ("keras_gru", "CONCATENATION of graph"),
     ("matrix_set_diag", "MATRIX_SET_DIAG cannot be mapped"),
     ("nms", "NON_MAX_SUPPRESSION_V4 cannot be mapped"),
     ("nms_padded", "GATHER cannot be mapped"),
-    ("one_hot", "FLOOR_MOD cannot be mapped"),
     ("q16x8_addmul", "ADD cannot be mapped"),
     ("q16x8_bmm", "BATCH_MATMUL cannot be mapped"),
     ("q16x8_fc", "FULLY_CONNECTED cannot be mapped"),
@@ -36,10 +29,8 @@ const NOT_YET: &[(&str, &str)] = &[
     ("q16x8_mirror", "MIRROR_PAD cannot be mapped"),
     ("red_max_i64", "REDUCE_MAX cannot be mapped"),
     ("reverse_seq", "REVERSE_SEQUENCE cannot be mapped"),
-    ("right_shift", "RIGHT_SHIFT cannot be mapped"),
     ("scatter_nd", "SCATTER_ND cannot be mapped"),
     ("segment_sum", "SEGMENT_SUM cannot be mapped"),
-    ("select_v2", "SELECT_V2 cannot be mapped"),
 ];
 
 /// The names of the cases.

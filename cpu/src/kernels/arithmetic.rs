@@ -7,7 +7,7 @@
 use bytemuck::Pod;
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::activation_range::Activation;
 use super::broadcast::{binary, binary_float};
@@ -30,7 +30,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     }),
     (OperationType::MAXIMUM, |context| extremum(context, true)),
     (OperationType::MINIMUM, |context| extremum(context, false)),
-    (OperationType::POW, pow),
+    (OperationType::POW, |context| floats(context, f32::powf)),
+    (tflite::ATAN2, |context| floats(context, f32::atan2)),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -202,6 +203,28 @@ fn quantized_extremum<T: Quant8>(context: &mut KernelContext<'_>, largest: bool)
     })
 }
 
-fn pow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    by_element!(context, { [f32, f16] => binary_float(context, f32::powf) })
+fn floats(context: &mut KernelContext<'_>, compute: fn(f32, f32) -> f32) -> Result<(), KernelError> {
+    by_element!(context, { [f32, f16] => binary_float(context, compute) })
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::{OperandType as T, tflite};
+
+    use crate::kernels::testing::OneOperation;
+
+    #[test]
+    fn angles_have_the_quadrant_of_their_point() {
+        let (dims, data) = OneOperation::new(tflite::ATAN2)
+            .tensor(T::TENSOR_FLOAT32, &[2, 1], &[1.0_f32, -1.0])
+            .tensor(T::TENSOR_FLOAT32, &[2], &[1.0_f32, -1.0])
+            .output(T::TENSOR_FLOAT32, &[])
+            .run_one::<f32>()
+            .unwrap();
+        let eighth = std::f32::consts::FRAC_PI_4;
+        assert_eq!(dims, [2, 2]);
+        for (found, eighths) in data.iter().zip([1.0, 3.0, -1.0, -3.0]) {
+            assert!((found - eighth * eighths).abs() < 1e-6, "{data:?}");
+        }
+    }
 }

@@ -5,34 +5,52 @@
 
 use bytemuck::Pod;
 use half::f16;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::broadcast::binary;
-use super::element::{Quant8, by_element};
+use super::element::{Quantized, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::EQUAL, |context| {
-        compare(context, |order| order == Some(Equal))
-    }),
-    (OperationType::NOT_EQUAL, |context| {
-        compare(context, |order| order != Some(Equal))
-    }),
-    (OperationType::GREATER, |context| {
-        compare(context, |order| order == Some(Greater))
-    }),
-    (OperationType::GREATER_EQUAL, |context| {
-        compare(context, |order| matches!(order, Some(Greater | Equal)))
-    }),
-    (OperationType::LESS, |context| {
-        compare(context, |order| order == Some(Less))
-    }),
-    (OperationType::LESS_EQUAL, |context| {
-        compare(context, |order| matches!(order, Some(Less | Equal)))
-    }),
+    (OperationType::EQUAL, equal),
+    (OperationType::NOT_EQUAL, not_equal),
+    (OperationType::GREATER, greater),
+    (OperationType::GREATER_EQUAL, greater_equal),
+    (OperationType::LESS, less),
+    (OperationType::LESS_EQUAL, less_equal),
+    (tflite::EQUAL, equal),
+    (tflite::NOT_EQUAL, not_equal),
+    (tflite::GREATER, greater),
+    (tflite::GREATER_EQUAL, greater_equal),
+    (tflite::LESS, less),
+    (tflite::LESS_EQUAL, less_equal),
 ];
 
 use std::cmp::Ordering::{self, Equal, Greater, Less};
+
+fn equal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| order == Some(Equal))
+}
+
+fn not_equal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| order != Some(Equal))
+}
+
+fn greater(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| order == Some(Greater))
+}
+
+fn greater_equal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| matches!(order, Some(Greater | Equal)))
+}
+
+fn less(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| order == Some(Less))
+}
+
+fn less_equal(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    compare(context, |order| matches!(order, Some(Less | Equal)))
+}
 
 /// Writes whether `holds` of the order of each pair; a NaN has no order to anything.
 fn compare(
@@ -46,7 +64,7 @@ fn compare(
         }),
         _ => by_element!(context, {
             [f32, f16, i32] => plain(context, holds),
-            [u8, i8] => quantized(context, holds),
+            [u8, i8, i16] => quantized(context, holds),
         }),
     }
 }
@@ -58,7 +76,7 @@ fn plain<T: Pod + PartialOrd>(
     binary::<T, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
 }
 
-fn quantized<T: Quant8>(
+fn quantized<T: Quantized>(
     context: &mut KernelContext<'_>,
     holds: impl Fn(Option<Ordering>) -> bool,
 ) -> Result<(), KernelError> {
@@ -74,7 +92,7 @@ fn quantized<T: Quant8>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -105,5 +123,25 @@ mod tests {
     fn every_byte_but_0_is_the_same_true() {
         assert_eq!(of(OperationType::EQUAL, OperandType::TENSOR_BOOL8, 1_u8, 255), 1);
         assert_eq!(of(OperationType::LESS, OperandType::TENSOR_BOOL8, 0_u8, 7), 1);
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_compared_as_numbers() {
+        let steps = |scale| Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[3]).with_quantization(scale, 0);
+        let of = |operation| {
+            OneOperation::new(operation)
+                .operand(steps(0.5), &[-300_i16, 400, 2])
+                .operand(steps(1.0), &[-150_i16, 100, 2])
+                .output(OperandType::TENSOR_BOOL8, &[])
+                .run_one::<u8>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(tflite::EQUAL), [1, 0, 0]);
+        assert_eq!(of(tflite::NOT_EQUAL), [0, 1, 1]);
+        assert_eq!(of(tflite::GREATER), [0, 1, 0]);
+        assert_eq!(of(tflite::GREATER_EQUAL), [1, 1, 0]);
+        assert_eq!(of(tflite::LESS), [0, 0, 1]);
+        assert_eq!(of(tflite::LESS_EQUAL), [1, 0, 1]);
     }
 }

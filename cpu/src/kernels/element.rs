@@ -23,7 +23,7 @@ macro_rules! impl_element {
 }
 
 impl_element!(f32: TENSOR_FLOAT32, f16: TENSOR_FLOAT16, i32: TENSOR_INT32);
-impl_element!(u8: TENSOR_QUANT8_ASYMM, i8: TENSOR_QUANT8_ASYMM_SIGNED);
+impl_element!(u8: TENSOR_QUANT8_ASYMM, i8: TENSOR_QUANT8_ASYMM_SIGNED, i16: TENSOR_QUANT16_SYMM);
 
 /// Calls a function that is generic over the element type with that of input 0: `by_element!(context, {
 /// [f32, f16] => float(context), [u8, i8] => quantized(context) })`. Other types are refused.
@@ -80,8 +80,8 @@ impl Float for f16 {
     }
 }
 
-/// An 8-bit quantised element: `u8` for `TENSOR_QUANT8_ASYMM`, `i8` for the signed and symmetric types.
-pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
+/// A quantised element: one of 8 bits, or `i16` for `TENSOR_QUANT16_SYMM`.
+pub trait Quantized: Send + Sync + bytemuck::Pod + Ord {
     /// The smallest value.
     const LEAST: i32;
     /// The largest value.
@@ -90,7 +90,10 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     fn to_i32(self) -> i32;
     /// Narrows a value, clamped to the type's range.
     fn saturate(value: i32) -> Self;
+}
 
+/// An 8-bit quantised element: `u8` for `TENSOR_QUANT8_ASYMM`, `i8` for the signed and symmetric types.
+pub trait Quant8: Quantized {
     /// What stands for the same number in the unsigned twin of a tensor: as much above 0 as this is above the
     /// least value.
     #[inline(always)]
@@ -105,10 +108,10 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     }
 }
 
-macro_rules! impl_quant8 {
+macro_rules! impl_quantized {
     ($($element:ty),+) => {
         $(
-            impl Quant8 for $element {
+            impl Quantized for $element {
                 const LEAST: i32 = <$element>::MIN as i32;
                 const MOST: i32 = <$element>::MAX as i32;
 
@@ -126,7 +129,10 @@ macro_rules! impl_quant8 {
     };
 }
 
-impl_quant8!(u8, i8);
+impl_quantized!(u8, i8, i16);
+
+impl Quant8 for u8 {}
+impl Quant8 for i8 {}
 
 /// Whether elements of the type are `i8`.
 #[must_use]

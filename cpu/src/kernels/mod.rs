@@ -8,15 +8,19 @@ mod arg;
 mod arithmetic;
 mod batch_matmul;
 mod bbox_transform;
+mod bits;
 mod blocks;
 mod box_with_nms_limit;
 mod boxes;
 pub(crate) mod broadcast;
+mod bucketize;
+mod cast;
 pub(crate) mod cell_activation;
 mod channel_shuffle;
 mod comparison;
 mod concatenation;
 mod convolution;
+mod cumsum;
 mod depthwise_convolution;
 mod detection_postprocessing;
 pub mod element;
@@ -25,6 +29,7 @@ mod filters;
 mod fingerprint;
 pub mod fixed_point;
 pub mod fixed_point_functions;
+mod floor_division;
 mod fully_connected;
 mod gather;
 mod gelu;
@@ -53,6 +58,7 @@ mod quantized_function;
 mod quantized_layer_norm;
 mod quantized_lstm;
 mod random;
+mod range;
 pub(crate) mod recurrent;
 mod reduction;
 mod reshape;
@@ -86,14 +92,19 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     arithmetic::KERNELS,
     batch_matmul::KERNELS,
     bbox_transform::KERNELS,
+    bits::KERNELS,
     box_with_nms_limit::KERNELS,
+    bucketize::KERNELS,
+    cast::KERNELS,
     channel_shuffle::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
     convolution::KERNELS,
+    cumsum::KERNELS,
     depthwise_convolution::KERNELS,
     detection_postprocessing::KERNELS,
     fill::KERNELS,
+    floor_division::KERNELS,
     fully_connected::KERNELS,
     gather::KERNELS,
     gelu::KERNELS,
@@ -114,6 +125,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     quantized_16bit_lstm::KERNELS,
     quantized_lstm::KERNELS,
     random::KERNELS,
+    range::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
     resize::KERNELS,

@@ -5,7 +5,7 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType as T, OperationType};
 
 use super::broadcast::{Lanes, unary};
-use super::element::{Float, Quant8};
+use super::element::{Float, Quant8, Quantized};
 use super::fixed_point;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 

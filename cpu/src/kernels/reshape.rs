@@ -1,8 +1,8 @@
 //! Operations that give the same values another shape: RESHAPE, SQUEEZE and EXPAND_DIMS. The shape rules of
 //! the operation table do the work; the elements stay as they are.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperationType, tflite};
 
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -10,6 +10,9 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::RESHAPE, copy),
     (OperationType::SQUEEZE, copy),
     (OperationType::EXPAND_DIMS, copy),
+    (tflite::RESHAPE, copy),
+    (tflite::SQUEEZE, copy),
+    (tflite::EXPAND_DIMS, copy),
 ];
 
 fn copy(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -29,7 +32,7 @@ fn copy(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -61,6 +64,50 @@ mod tests {
             let error = reshape(shape).unwrap_err();
             assert!(error.contains("operation 0 (RESHAPE)"), "{error}");
         }
+    }
+
+    #[test]
+    fn every_type_is_taken_up_to_the_highest_rank() {
+        let result = OneOperation::new(tflite::RESHAPE)
+            .tensor(T::TENSOR_BOOL8, &[2, 1, 1, 1, 3], &[1_u8, 0, 0, 1, 1, 0])
+            .tensor(T::TENSOR_INT32, &[8], &[1, 1, 3, 1, 1, 1, 1, -1])
+            .output(T::TENSOR_BOOL8, &[])
+            .run_one::<u8>();
+        assert_eq!(
+            result.unwrap(),
+            (vec![1, 1, 3, 1, 1, 1, 1, 2], vec![1, 0, 0, 1, 1, 0])
+        );
+        let steps = || nnhal_hal::Operand::new(T::TENSOR_QUANT16_SYMM, &[]).with_quantization(0.5, 0);
+        let result = OneOperation::new(tflite::SQUEEZE)
+            .operand(
+                nnhal_hal::Operand {
+                    dimensions: vec![1, 2, 1, 1, 1, 1],
+                    ..steps()
+                },
+                &[7_i16, -7],
+            )
+            .omitted(T::TENSOR_INT32)
+            .output_operand(steps())
+            .run_one::<i16>();
+        assert_eq!(result.unwrap(), (vec![2], vec![7, -7]));
+        let result = OneOperation::new(tflite::EXPAND_DIMS)
+            .tensor(T::TENSOR_BOOL8, &[2], &[1_u8, 0])
+            .i32(0)
+            .output(T::TENSOR_BOOL8, &[])
+            .run_one::<u8>();
+        assert_eq!(result.unwrap(), (vec![1, 2], vec![1, 0]));
+    }
+
+    #[test]
+    fn another_scale_is_refused() {
+        let steps = |scale| nnhal_hal::Operand::new(T::TENSOR_QUANT16_SYMM, &[1]).with_quantization(scale, 0);
+        let error = OneOperation::new(tflite::RESHAPE)
+            .operand(steps(0.5), &[7_i16])
+            .tensor(T::TENSOR_INT32, &[1], &[1])
+            .output_operand(steps(0.25))
+            .run()
+            .unwrap_err();
+        assert!(error.contains("must have those of input 0"), "{error}");
     }
 
     fn squeeze(dims: &[u32], axes: &[i32]) -> Result<(Vec<u32>, Vec<u8>), String> {

@@ -11,7 +11,7 @@ use nnhal_hal::ops::roi::{RegionGeometry, align_geometry, pooling_geometry};
 use half::f16;
 
 use super::boxes::{BOX_LENGTH, Corners, image_of, narrow, widen};
-use super::element::{Float, Quant8, by_element};
+use super::element::{Float, Quantized, by_element};
 use super::image::Image;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -212,7 +212,7 @@ fn pool(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let zero = context.inputs.tensor(0)?.zero_point();
     by_element!(context, {
         [f32, f16] => pool_of(context, Float::from_f32(0.0)),
-        [u8, i8] => pool_of(context, Quant8::saturate(zero)),
+        [u8, i8] => pool_of(context, Quantized::saturate(zero)),
     })
 }
 

@@ -1,28 +1,32 @@
 //! SELECT: each element from one of two tensors, by a mask. Quantised elements are brought to the output's
-//! scale.
+//! scale. The extension's operation takes operands that broadcast.
 
 use bytemuck::Pod;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
-use super::element::{Quant8, not_taken};
+use super::blocks::by_element_size;
+use super::broadcast::for_each_run;
+use super::element::Quantized;
 use super::fixed_point::requantize;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::SELECT, select)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::SELECT, select), (tflite::SELECT, select)];
 
 fn select(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match context.inputs.tensor(1)?.ty() {
-        OperandType::TENSOR_FLOAT32 | OperandType::TENSOR_INT32 => {
-            choose::<u32>(context, |value| value, |value| value)
-        }
-        OperandType::TENSOR_FLOAT16 => choose::<u16>(context, |value| value, |value| value),
         OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context),
-        ty => Err(not_taken(1, ty)),
+        OperandType::TENSOR_QUANT16_SYMM => quantized::<i16>(context),
+        ty => by_element_size!(ty, unchanged(context)),
     }
 }
 
-fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unchanged<T: Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    choose::<T>(context, |value| value, |value| value)
+}
+
+fn quantized<T: Quantized>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (first, second) = (context.inputs.tensor(1)?, context.inputs.tensor(2)?);
     let output = context.outputs.tensor(0)?;
     let to = (output.scale(), output.zero_point());
@@ -37,6 +41,13 @@ fn choose<T: Pod>(
     first: impl Fn(T) -> T,
     second: impl Fn(T) -> T,
 ) -> Result<(), KernelError> {
+    let shape = context.outputs.tensor(0)?.shape;
+    for index in 0..3 {
+        if context.inputs.tensor(index)?.shape != shape {
+            take(context, 1, true, first)?;
+            return take(context, 2, false, second);
+        }
+    }
     let mask = context.inputs.data::<u8>(0)?;
     let (ones, twos) = (context.inputs.data::<T>(1)?, context.inputs.data::<T>(2)?);
     let output = context.outputs.data::<T>(0)?;
@@ -46,9 +57,33 @@ fn choose<T: Pod>(
     Ok(())
 }
 
+/// `bring` of the elements of an input where the mask is `wanted`; both broadcast to the output.
+fn take<T: Pod>(
+    context: &mut KernelContext<'_>,
+    number: usize,
+    wanted: bool,
+    bring: impl Fn(T) -> T,
+) -> Result<(), KernelError> {
+    let (mask, input) = (context.inputs.tensor(0)?, context.inputs.tensor(number)?);
+    let (masks, values) = (mask.data::<u8>()?, input.data::<T>()?);
+    let output = context.outputs.tensor(0)?;
+    let shape = output.shape;
+    let results = output.into_data::<T>()?;
+    for_each_run(&shape, &mask.shape, &input.shape, |run| {
+        let results = &mut results[run.output..][..run.length];
+        for (step, result) in results.iter_mut().enumerate() {
+            let mask = masks[run.left + if run.left_moves { step } else { 0 }];
+            if (mask != 0) == wanted {
+                *result = bring(values[run.right + if run.right_moves { step } else { 0 }]);
+            }
+        }
+    })?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -78,5 +113,64 @@ mod tests {
             .run()
             .unwrap_err();
         assert!(error.contains("input 1"), "{error}");
+    }
+
+    fn broadcast(mask: &[u32], one: &[u32], two: &[u32]) -> Result<(Vec<u32>, Vec<i32>), String> {
+        let count = |dims: &[u32]| dims.iter().product::<u32>() as usize;
+        let masks: Vec<u8> = (0..count(mask)).map(|at| (at % 2 == 0).into()).collect();
+        let ones: Vec<i32> = (1..).take(count(one)).collect();
+        let twos: Vec<i32> = (1..).take(count(two)).map(|value| -value).collect();
+        OneOperation::new(tflite::SELECT)
+            .tensor(OperandType::TENSOR_BOOL8, mask, &masks)
+            .tensor(OperandType::TENSOR_INT32, one, &ones)
+            .tensor(OperandType::TENSOR_INT32, two, &twos)
+            .output(OperandType::TENSOR_INT32, &[])
+            .run_one()
+    }
+
+    #[test]
+    fn condition_and_choices_broadcast() {
+        assert_eq!(
+            broadcast(&[2, 1], &[2, 3], &[1, 3]).unwrap(),
+            (vec![2, 3], vec![1, 2, 3, -1, -2, -3])
+        );
+        assert_eq!(broadcast(&[1], &[2], &[1]).unwrap(), (vec![2], vec![1, 2]));
+        assert_eq!(
+            broadcast(&[2], &[1, 1], &[2, 1]).unwrap(),
+            (vec![2, 2], vec![1, -1, 1, -2])
+        );
+        assert_eq!(broadcast(&[3], &[3], &[3]).unwrap().1, [1, -2, 3]);
+        assert_eq!(broadcast(&[0], &[1], &[1]).unwrap(), (vec![0], vec![]));
+        assert!(
+            broadcast(&[2], &[3], &[1])
+                .unwrap_err()
+                .contains("do not broadcast")
+        );
+        assert!(
+            broadcast(&[1], &[3], &[2])
+                .unwrap_err()
+                .contains("do not broadcast")
+        );
+    }
+
+    #[test]
+    fn truth_values_and_sixteen_bit_steps_are_chosen_too() {
+        let (_, data) = OneOperation::new(tflite::SELECT)
+            .tensor(OperandType::TENSOR_BOOL8, &[2], &[1_u8, 0])
+            .tensor(OperandType::TENSOR_BOOL8, &[1], &[1_u8])
+            .tensor(OperandType::TENSOR_BOOL8, &[2], &[1_u8, 0])
+            .output(OperandType::TENSOR_BOOL8, &[])
+            .run_one::<u8>()
+            .unwrap();
+        assert_eq!(data, [1, 0]);
+        let steps = |scale| Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[2]).with_quantization(scale, 0);
+        let (_, data) = OneOperation::new(tflite::SELECT)
+            .tensor(OperandType::TENSOR_BOOL8, &[2], &[1_u8, 0])
+            .operand(steps(2.0), &[100_i16, 0])
+            .operand(steps(1.0), &[0_i16, 20_000])
+            .output_operand(steps(0.5))
+            .run_one::<i16>()
+            .unwrap();
+        assert_eq!(data, [400, 32_767]);
     }
 }

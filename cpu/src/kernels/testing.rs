@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
-    SubgraphIndex,
+    SubgraphIndex, tflite,
 };
 
 use crate::{Execution, KernelSet, Program, RunOptions};
@@ -179,6 +179,9 @@ impl OneOperation {
             relax_computation_float32_to_float16: self.is_relaxed,
             ..Model::default()
         };
+        if self.operation.is_extension() {
+            model.extension_name_to_prefix.push(tflite::mapping());
+        }
         let main = &mut model.main;
         for (index, (operand, bytes)) in (0_u32..).zip(&self.inputs) {
             let mut operand = operand.clone();

@@ -203,6 +203,10 @@ options! {
         adj_x: bool = false, 0;
         adj_y: bool = false, 1;
     }
+    CumsumOptions = 102 {
+        exclusive: bool = false, 0;
+        reverse: bool = false, 1;
+    }
     CallOnceOptions = 103 {
         init_subgraph_index: i32 = 0, 0;
     }
@@ -213,6 +217,9 @@ options! {
     RandomOptions = 114 {
         seed: i64 = 0, 0;
         seed2: i64 = 0, 1;
+    }
+    BucketizeOptions<'a> = 115 {
+        boundaries: Numbers<'a, f32> = Numbers::default(), 0;
     }
     GeluOptions = 116 {
         approximate: bool = false, 0;

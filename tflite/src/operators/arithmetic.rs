@@ -1,6 +1,6 @@
 //! ADD, SUB, MUL, DIV and what they make: extremes, powers, squares, sums of many.
 
-use nnhal_hal::{OperandType, OperationType as O};
+use nnhal_hal::{OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -47,6 +47,21 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         plain(node, O::MINIMUM)
     }),
     Mapping::new(Builtin::POW, &[O::POW], "", |node| plain(node, O::POW)),
+    Mapping::new(Builtin::ATAN2, &[tflite::ATAN2], "", |node| {
+        plain(node, tflite::ATAN2)
+    }),
+    Mapping::new(Builtin::FLOOR_DIV, &[tflite::FLOOR_DIV], "", |node| {
+        plain(node, tflite::FLOOR_DIV)
+    }),
+    Mapping::new(Builtin::FLOOR_MOD, &[tflite::FLOOR_MOD], "", |node| {
+        plain(node, tflite::FLOOR_MOD)
+    }),
+    Mapping::new(Builtin::BITWISE_XOR, &[tflite::BITWISE_XOR], "", |node| {
+        plain(node, tflite::BITWISE_XOR)
+    }),
+    Mapping::new(Builtin::RIGHT_SHIFT, &[tflite::RIGHT_SHIFT], "", |node| {
+        plain(node, tflite::RIGHT_SHIFT)
+    }),
     Mapping::new(
         Builtin::SQUARED_DIFFERENCE,
         &[O::SUB, O::MUL],

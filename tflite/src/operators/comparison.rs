@@ -1,9 +1,8 @@
 //! Comparisons, logic and choices.
 
-use nnhal_hal::OperationType as O;
+use nnhal_hal::{OperationType as O, tflite};
 
 use super::builtin::Builtin;
-use super::joining::broadcast_to;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::graph::Id;
@@ -36,19 +35,30 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::SELECT,
-        &[O::SELECT],
-        "condition and choices of one shape",
+        &[O::SELECT, O::RESHAPE],
+        "a condition of one dimension chooses along the first of the choices",
         |node| {
-            let inputs = [node.input(0)?, node.input(1)?, node.input(2)?];
-            let output = node.output(0)?;
-            node.emit(O::SELECT, &inputs, &[output])
+            let (condition, choice) = (node.input(0)?, node.input(1)?);
+            let dimensions = |id| node.graph.builder.dimensions(id);
+            let condition = match (dimensions(condition), dimensions(choice)) {
+                (Some(&[extent]), Some(choice)) if choice.len() > 1 => {
+                    let mut dimensions = vec![1; choice.len()];
+                    dimensions[0] = extent;
+                    node.reshaped(condition, &dimensions)?
+                }
+                _ => condition,
+            };
+            select(node, condition)
         },
     ),
     Mapping::new(
         Builtin::SELECT_V2,
-        &[O::SELECT, O::EXPAND_DIMS, O::TILE],
-        "choices repeated to one shape; the condition must have it",
-        select_v2,
+        &[O::SELECT],
+        "the extension's where condition and choices have not one shape",
+        |node| {
+            let condition = node.input(0)?;
+            select(node, condition)
+        },
     ),
 ];
 
@@ -58,22 +68,13 @@ fn binary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     node.emit(kind, &inputs, &[output])
 }
 
-fn select_v2(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    let condition = node.input(0)?;
-    let shape = node.dimensions(0)?;
-    let mut choices: Vec<Id> = Vec::with_capacity(2);
-    for number in [1, 2] {
-        let choice = node.input(number)?;
-        choices.push(
-            broadcast_to(node, choice, &shape).map_err(|refusal| match refusal {
-                Refusal::Reason(reason) => node.input_error(
-                    number,
-                    format_args!("does not repeat to the dimensions {shape:?} of the condition: {reason}"),
-                ),
-                inner => inner,
-            })?,
-        );
-    }
+/// NNAPI's operation takes one shape only, and does not know before execution that it gets others.
+fn select(node: &mut Node<'_, '_, '_, '_>, condition: Id) -> Result<(), Refusal> {
+    let inputs = [condition, node.input(1)?, node.input(2)?];
     let output = node.output(0)?;
-    node.emit(O::SELECT, &[condition, choices[0], choices[1]], &[output])
+    let builder = &node.graph.builder;
+    let shape = builder.dimensions(condition);
+    let have_one_shape = shape.is_some() && inputs.iter().all(|id| builder.dimensions(*id) == shape);
+    let kind = if have_one_shape { O::SELECT } else { tflite::SELECT };
+    node.emit(kind, &inputs, &[output])
 }

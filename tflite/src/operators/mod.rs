@@ -28,6 +28,7 @@ mod recurrent;
 mod reduction;
 mod resources;
 mod sequence;
+mod series;
 mod shape;
 mod slicing;
 mod sparse;
@@ -54,6 +55,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Pooling", pooling::MAPPINGS),
     ("Normalization", normalization::MAPPINGS),
     ("Reductions", reduction::MAPPINGS),
+    ("Sums, numbers and classes in a row", series::MAPPINGS),
     ("Shapes", shape::MAPPINGS),
     ("Slices", slicing::MAPPINGS),
     ("Joining and repeating", joining::MAPPINGS),

@@ -26,7 +26,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::CAST,
         &[O::CAST, O::DEQUANTIZE, O::SELECT, O::NOT_EQUAL],
-        "from bool by SELECT, to bool by NOT_EQUAL, from int8 by DEQUANTIZE; 64-bit integers are 32-bit ones",
+        "from bool by SELECT, to bool by NOT_EQUAL, from plain int8 by DEQUANTIZE; 64-bit integers are 32-bit ones",
         cast,
     ),
     Mapping::new(
@@ -58,9 +58,6 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 ];
 
 fn quantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    if node.tensor(0)?.element_type == ElementType::Int16 {
-        return Err(node.input_error(0, "has int16 elements, for which NNAPI has no conversion"));
-    }
     let input = node.input(0)?;
     let operand = node.graph.builder.operand(input).clone();
     let wanted = node.output_operand(0)?;
@@ -97,20 +94,36 @@ fn dequantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
 
 fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let (from, to) = (node.tensor(0)?.element_type, node.output_tensor(0)?.element_type);
-    let input = node.input(0)?;
-    match (from, to) {
-        (ElementType::Bool, ElementType::Bool) => {}
-        (ElementType::Bool, _) => return from_bool(node, input),
-        (_, ElementType::Bool) => return to_bool(node, input),
-        (ElementType::Int8, ElementType::Float32 | ElementType::Float16) => return from_int8(node, input),
-        _ => {}
-    }
     if from == ElementType::Int64 || to == ElementType::Int64 {
         let note = "its 64-bit integers are 32-bit ones in the model".to_owned();
         node.graph.note(node.index(), note);
     }
+    let input = node.input(0)?;
+    let mut kind = O::CAST;
+    match (from, to) {
+        (ElementType::Bool, ElementType::Bool) => {}
+        (ElementType::Bool, _)
+            if is_choosable(node.output_operand(0)?.operand_type) && node.dimensions(0).is_ok() =>
+        {
+            return from_bool(node, input);
+        }
+        (_, ElementType::Bool) if is_choosable(node.ty(input)) => return to_bool(node, input),
+        (ElementType::Int8, ElementType::Float32 | ElementType::Float16) => {
+            // NNAPI's CAST does not take signed bytes; DEQUANTIZE in steps of one is the same.
+            let operand = node.graph.builder.operand(input);
+            if operand.scale == 1.0 && operand.zero_point == 0 {
+                kind = O::DEQUANTIZE;
+            }
+        }
+        _ => {}
+    }
     let output = node.output(0)?;
-    node.emit(O::CAST, &[input], &[output])
+    node.emit(kind, &[input], &[output])
+}
+
+/// Whether NNAPI's SELECT and NOT_EQUAL take the type.
+fn is_choosable(ty: T) -> bool {
+    one_and_zero(ty).is_ok()
 }
 
 /// One and zero of a type that SELECT has, as bytes.
@@ -150,17 +163,4 @@ fn to_bool(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<(), Refusal> {
     let zero = node.filled(operand, &zero)?;
     let output = node.output(0)?;
     node.emit(O::NOT_EQUAL, &[input, zero], &[output])
-}
-
-/// Signed bytes as floats. NNAPI's CAST does not take them; DEQUANTIZE in steps of one is the same.
-fn from_int8(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<(), Refusal> {
-    let operand = node.graph.builder.operand(input);
-    if operand.scale != 1.0 || operand.zero_point != 0 {
-        return Err(node.input_error(
-            0,
-            "is quantized int8; NNAPI converts its stored integers to floats only in steps of one",
-        ));
-    }
-    let output = node.output(0)?;
-    node.emit(O::DEQUANTIZE, &[input], &[output])
 }

@@ -2,15 +2,47 @@
 //!
 //! Those that are wider than NNAPI's have its arguments, rules and shapes, and more types or ranks.
 
+mod binary;
+mod choice;
+mod conversion;
 mod elementwise;
 mod joining;
+mod reshape;
+mod series;
 mod types;
 
 use super::operation_entry::OperationEntry;
+use super::signature::Variant;
 use crate::OperationType;
 
 /// The table, by family.
-pub const FAMILIES: &[&[OperationEntry]] = &[elementwise::ENTRIES, joining::ENTRIES];
+pub const FAMILIES: &[&[OperationEntry]] = &[
+    binary::ENTRIES,
+    choice::ENTRIES,
+    conversion::ENTRIES,
+    elementwise::ENTRIES,
+    joining::ENTRIES,
+    reshape::ENTRIES,
+    series::ENTRIES,
+];
+
+/// The entry of an operation that does what the one of the same number in a family of NNAPI's does, for these
+/// types.
+const fn with_types(
+    family: &'static [OperationEntry],
+    operation: OperationType,
+    variants: &'static [Variant],
+) -> OperationEntry {
+    let mut index = 0;
+    while family[index].operation.0 != operation.0 & 0xFFFF {
+        index += 1;
+    }
+    OperationEntry {
+        operation,
+        variants,
+        ..family[index]
+    }
+}
 
 /// The entry of an operation of the extension.
 pub(super) fn entry(operation: OperationType) -> Option<&'static OperationEntry> {

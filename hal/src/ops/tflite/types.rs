@@ -18,6 +18,24 @@ pub(super) const NUMBERS: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_INT32]),
 ];
 
+/// Integers, and steps of a scale, which count as integers.
+pub(super) const INTEGERS_AND_STEPS: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
+];
+
+/// All numbers.
+pub(super) const NUMBERS_AND_STEPS: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+    Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
+];
+
 /// Floating-point numbers, and steps of a scale.
 pub(super) const FLOATS_AND_STEPS: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32]),

@@ -1,0 +1,170 @@
+//! FLOOR_DIV and FLOOR_MOD of the extension: quotients rounded down, and what they leave.
+//!
+//! A divisor of 0 is an error for every type, as in TFLite's kernels. Quantised elements are taken as stored.
+
+use half::f16;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperationType, tflite};
+
+use super::broadcast::{binary, binary_float};
+use super::element::{Float, by_element};
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (tflite::FLOOR_DIV, |context| {
+        by_element!(context, {
+            [f32, f16] => floats(context, |left, right| (f64::from(left) / f64::from(right)).floor() as f32),
+            [i32, u8, i8, i16] => integers(context, quotient),
+        })
+    }),
+    (tflite::FLOOR_MOD, |context| {
+        by_element!(context, {
+            [f32, f16] => floats(context, float_remainder),
+            [i32, u8, i8, i16] => integers(context, remainder),
+        })
+    }),
+];
+
+fn float_remainder(left: f32, right: f32) -> f32 {
+    let remainder = left % right;
+    if remainder != 0.0 && (remainder < 0.0) != (right < 0.0) {
+        remainder + right
+    } else {
+        remainder
+    }
+}
+
+/// In more bits than any type has, so that the least integer has a quotient by -1.
+fn quotient(left: i64, right: i64) -> i64 {
+    let inexact = left % right != 0;
+    left / right - i64::from(inexact && (left < 0) != (right < 0))
+}
+
+fn remainder(left: i64, right: i64) -> i64 {
+    left - quotient(left, right) * right
+}
+
+fn floats<T: Float>(
+    context: &mut KernelContext<'_>,
+    compute: fn(f32, f32) -> f32,
+) -> Result<(), KernelError> {
+    check_divisors::<T>(context)?;
+    binary_float::<T>(context, compute)
+}
+
+fn integers<T: Integer>(
+    context: &mut KernelContext<'_>,
+    compute: fn(i64, i64) -> i64,
+) -> Result<(), KernelError> {
+    check_divisors::<T>(context)?;
+    binary::<T, T>(context, |left, right| T::wrap(compute(left.into(), right.into())))
+}
+
+fn check_divisors<T: bytemuck::Pod + PartialEq>(context: &KernelContext<'_>) -> Result<(), KernelError> {
+    match context
+        .inputs
+        .data::<T>(1)?
+        .iter()
+        .position(|divisor| *divisor == T::zeroed())
+    {
+        Some(at) => Err(OpError::input(
+            1,
+            format!("(divisor) is 0 at element {at}, must be another number"),
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+trait Integer: bytemuck::Pod + PartialEq + Into<i64> {
+    /// The lowest bits.
+    fn wrap(value: i64) -> Self;
+}
+
+macro_rules! impl_integer {
+    ($($element:ty),+) => {
+        $(
+            impl Integer for $element {
+                fn wrap(value: i64) -> $element {
+                    value as $element
+                }
+            }
+        )+
+    };
+}
+
+impl_integer!(i32, u8, i8, i16);
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn of<E: bytemuck::Pod>(
+        operation: OperationType,
+        ty: T,
+        left: &[E],
+        right: &[E],
+    ) -> Result<Vec<E>, String> {
+        let operand = |dims: &[u32]| match ty {
+            T::TENSOR_FLOAT32 | T::TENSOR_INT32 => Operand::new(ty, dims),
+            _ => Operand::new(ty, dims).with_quantization(1.0, 0),
+        };
+        let (_, data) = OneOperation::new(operation)
+            .operand(operand(&[left.len() as u32]), left)
+            .operand(operand(&[right.len() as u32]), right)
+            .output_operand(operand(&[]))
+            .run_one::<E>()?;
+        Ok(data)
+    }
+
+    #[test]
+    fn quotients_are_rounded_down_and_remainders_have_the_sign_of_the_divisor() {
+        let (left, right) = ([7, -7, 7, -7, 6, i32::MIN], [2, 2, -2, -2, 3, -1]);
+        assert_eq!(
+            of(tflite::FLOOR_DIV, T::TENSOR_INT32, &left, &right).unwrap(),
+            [3, -4, -4, 3, 2, i32::MIN]
+        );
+        assert_eq!(
+            of(tflite::FLOOR_MOD, T::TENSOR_INT32, &left, &right).unwrap(),
+            [1, 1, -1, -1, 0, 0]
+        );
+        let (left, right) = ([7.5_f32, -7.5, 7.5, -7.5], [2.0, 2.0, -2.0, -2.0]);
+        assert_eq!(
+            of(tflite::FLOOR_DIV, T::TENSOR_FLOAT32, &left, &right).unwrap(),
+            [3.0, -4.0, -4.0, 3.0]
+        );
+        assert_eq!(
+            of(tflite::FLOOR_MOD, T::TENSOR_FLOAT32, &left, &right).unwrap(),
+            [1.5, 0.5, -0.5, -1.5]
+        );
+    }
+
+    #[test]
+    fn steps_count_as_stored() {
+        assert_eq!(
+            of(
+                tflite::FLOOR_DIV,
+                T::TENSOR_QUANT8_ASYMM_SIGNED,
+                &[-7_i8, -128],
+                &[2, -1]
+            )
+            .unwrap(),
+            [-4, -128]
+        );
+        assert_eq!(
+            of(tflite::FLOOR_MOD, T::TENSOR_QUANT16_SYMM, &[-700_i16], &[300]).unwrap(),
+            [200]
+        );
+    }
+
+    #[test]
+    fn divisors_of_0_give_an_error() {
+        for operation in [tflite::FLOOR_DIV, tflite::FLOOR_MOD] {
+            let error = of(operation, T::TENSOR_INT32, &[1, 1], &[1, 0]).unwrap_err();
+            assert!(error.contains("(divisor) is 0 at element 1"), "{error}");
+            assert!(of(operation, T::TENSOR_FLOAT32, &[1.0_f32], &[-0.0]).is_err());
+        }
+    }
+}

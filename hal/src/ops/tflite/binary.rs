@@ -1,0 +1,35 @@
+//! Element-wise functions of two operands that broadcast.
+
+use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::shapes::broadcast_of_two;
+use crate::ops::signature::{Form, Param, Ty, Variant};
+use crate::{OperationType, tflite};
+
+use super::types::{FLOATS, INTEGERS_AND_STEPS, NUMBERS_AND_STEPS};
+
+const PLAIN: &[Form] = &[Form::default(&[
+    Param::new("input0", Ty::Var(0)),
+    Param::new("input1", Ty::Var(0)),
+])];
+
+const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
+
+const fn plain(operation: OperationType, variants: &'static [Variant]) -> OperationEntry {
+    OperationEntry {
+        operation,
+        variants,
+        forms: PLAIN,
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::Infer(broadcast_of_two),
+    }
+}
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    plain(tflite::ATAN2, FLOATS),
+    plain(tflite::BITWISE_XOR, INTEGERS_AND_STEPS),
+    plain(tflite::FLOOR_DIV, NUMBERS_AND_STEPS),
+    plain(tflite::FLOOR_MOD, NUMBERS_AND_STEPS),
+    plain(tflite::RIGHT_SHIFT, INTEGERS_AND_STEPS),
+];
