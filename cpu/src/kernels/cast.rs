@@ -1,7 +1,7 @@
 //! CAST of the extension: numbers and truth values from any type to any other, as TFLite converts them.
 //!
 //! Quantised elements are taken as stored. Fractions are cut off, floats beyond an integer type become its
-//! closest value, and integers beyond it wrap. What is not 0 is true.
+//! closest value, what is no number its largest, and integers beyond it wrap. What is not 0 is true.
 
 use half::f16;
 use nnhal_hal::{OperandType as T, OperationType, tflite};
@@ -26,15 +26,16 @@ trait Convert: bytemuck::Pod {
 }
 
 macro_rules! impl_convert {
-    ($($element:ty: $variant:ident),+) => {
+    ($($element:ty),+) => {
         $(
             impl Convert for $element {
                 fn number(self) -> Number {
-                    Number::$variant(self.into())
+                    Number::Whole(self.into())
                 }
 
                 fn of(number: Number) -> $element {
                     match number {
+                        Number::Real(value) if value.is_nan() => <$element>::MAX,
                         Number::Real(value) => value as $element,
                         Number::Whole(value) => value as $element,
                     }
@@ -44,7 +45,20 @@ macro_rules! impl_convert {
     };
 }
 
-impl_convert!(f32: Real, i32: Whole, i16: Whole, i8: Whole, u8: Whole);
+impl_convert!(i32, i16, i8, u8);
+
+impl Convert for f32 {
+    fn number(self) -> Number {
+        Number::Real(self)
+    }
+
+    fn of(number: Number) -> f32 {
+        match number {
+            Number::Real(value) => value,
+            Number::Whole(value) => value as f32,
+        }
+    }
+}
 
 impl Convert for f16 {
     fn number(self) -> Number {
@@ -127,9 +141,9 @@ mod tests {
     fn fractions_are_cut_off_and_floats_saturate() {
         let values = [-1.9_f32, 1.9, 1e30, f32::NEG_INFINITY, f32::NAN];
         let found: Vec<i16> = cast(T::TENSOR_FLOAT32, &values, T::TENSOR_QUANT16_SYMM);
-        assert_eq!(found, [-1, 1, i16::MAX, i16::MIN, 0]);
+        assert_eq!(found, [-1, 1, i16::MAX, i16::MIN, i16::MAX]);
         let found: Vec<i8> = cast(T::TENSOR_FLOAT32, &values, T::TENSOR_QUANT8_ASYMM_SIGNED);
-        assert_eq!(found, [-1, 1, 127, -128, 0]);
+        assert_eq!(found, [-1, 1, 127, -128, 127]);
     }
 
     #[test]

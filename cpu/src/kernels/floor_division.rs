@@ -1,6 +1,7 @@
 //! FLOOR_DIV and FLOOR_MOD of the extension: quotients rounded down, and what they leave.
 //!
-//! A divisor of 0 is an error for every type, as in TFLite's kernels. Quantised elements are taken as stored.
+//! A divisor of 0 is an error, as in TFLite's kernels, but where floats leave a remainder: that is no number.
+//! Quantised elements are taken as stored.
 
 use half::f16;
 use nnhal_hal::ops::OpError;
@@ -13,13 +14,13 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (tflite::FLOOR_DIV, |context| {
         by_element!(context, {
-            [f32, f16] => floats(context, |left, right| (f64::from(left) / f64::from(right)).floor() as f32),
+            [f32, f16] => float_quotient(context),
             [i32, u8, i8, i16] => integers(context, quotient),
         })
     }),
     (tflite::FLOOR_MOD, |context| {
         by_element!(context, {
-            [f32, f16] => floats(context, float_remainder),
+            [f32, f16] => binary_float(context, float_remainder),
             [i32, u8, i8, i16] => integers(context, remainder),
         })
     }),
@@ -44,12 +45,11 @@ fn remainder(left: i64, right: i64) -> i64 {
     left - quotient(left, right) * right
 }
 
-fn floats<T: Float>(
-    context: &mut KernelContext<'_>,
-    compute: fn(f32, f32) -> f32,
-) -> Result<(), KernelError> {
+fn float_quotient<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     check_divisors::<T>(context)?;
-    binary_float::<T>(context, compute)
+    binary_float::<T>(context, |left, right| {
+        (f64::from(left) / f64::from(right)).floor() as f32
+    })
 }
 
 fn integers<T: Integer>(
@@ -164,7 +164,9 @@ mod tests {
         for operation in [tflite::FLOOR_DIV, tflite::FLOOR_MOD] {
             let error = of(operation, T::TENSOR_INT32, &[1, 1], &[1, 0]).unwrap_err();
             assert!(error.contains("(divisor) is 0 at element 1"), "{error}");
-            assert!(of(operation, T::TENSOR_FLOAT32, &[1.0_f32], &[-0.0]).is_err());
         }
+        assert!(of(tflite::FLOOR_DIV, T::TENSOR_FLOAT32, &[1.0_f32], &[-0.0]).is_err());
+        let remainders = of(tflite::FLOOR_MOD, T::TENSOR_FLOAT32, &[1.0_f32], &[0.0]).unwrap();
+        assert!(remainders[0].is_nan());
     }
 }

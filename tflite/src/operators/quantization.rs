@@ -1,6 +1,6 @@
 //! Conversions between types, and between quantized and real values.
 
-use nnhal_hal::{Operand, OperandType as T, OperationType as O};
+use nnhal_hal::{Operand, OperandType as T, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -115,6 +115,8 @@ fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
                 kind = O::DEQUANTIZE;
             }
         }
+        // NNAPI's CAST clamps where the file's runtime wraps.
+        (ElementType::Int32 | ElementType::Int64, ElementType::Uint8) => kind = tflite::CAST,
         _ => {}
     }
     let output = node.output(0)?;
