@@ -45,12 +45,44 @@ const fn of(operation: OperationType) -> u16 {
 }
 
 operations! {
+    /// ADD, also of 16-bit steps, up to rank 8.
+    ADD = of(OperationType::ADD);
+    /// AVERAGE_POOL_2D of 16-bit steps.
+    AVERAGE_POOL_2D = of(OperationType::AVERAGE_POOL_2D);
     /// CONCATENATION of any type that tensors have, up to rank 8.
     CONCATENATION = of(OperationType::CONCATENATION);
+    /// CONV_2D of 16-bit steps, with a filter of signed bytes.
+    CONV_2D = of(OperationType::CONV_2D);
+    /// DEPTHWISE_CONV_2D of 16-bit steps, with a filter of signed bytes.
+    DEPTHWISE_CONV_2D = of(OperationType::DEPTHWISE_CONV_2D);
+    /// DEQUANTIZE, also of 16-bit steps, up to rank 8.
+    DEQUANTIZE = of(OperationType::DEQUANTIZE);
+    /// FULLY_CONNECTED of 16-bit steps, with weights of signed bytes.
+    FULLY_CONNECTED = of(OperationType::FULLY_CONNECTED);
+    /// LOGISTIC, also of 16-bit steps of any scale, up to rank 8.
+    LOGISTIC = of(OperationType::LOGISTIC);
+    /// MAX_POOL_2D of 16-bit steps.
+    MAX_POOL_2D = of(OperationType::MAX_POOL_2D);
+    /// MUL, also of 16-bit steps and to fine scales, up to rank 8.
+    MUL = of(OperationType::MUL);
+    /// RELU, also of 16-bit steps, up to rank 8.
+    RELU = of(OperationType::RELU);
+    /// RELU1, also of 16-bit steps, up to rank 8.
+    RELU1 = of(OperationType::RELU1);
+    /// RELU6, also of 16-bit steps, up to rank 8.
+    RELU6 = of(OperationType::RELU6);
     /// RESHAPE of any type that tensors have, up to rank 8.
     RESHAPE = of(OperationType::RESHAPE);
+    /// TANH, also of 16-bit steps of any scale, up to rank 8.
+    TANH = of(OperationType::TANH);
+    /// DIV up to rank 8.
+    DIV = of(OperationType::DIV);
+    /// MEAN, also of integers, of 16-bit steps and to another scale, up to rank 8.
+    MEAN = of(OperationType::MEAN);
     /// SQUEEZE of any type that tensors have, up to rank 8.
     SQUEEZE = of(OperationType::SQUEEZE);
+    /// SUB, also of 16-bit steps, up to rank 8.
+    SUB = of(OperationType::SUB);
     /// CAST between all types of numbers and truth values. Integers beyond the output's type wrap.
     CAST = of(OperationType::CAST);
     /// EQUAL, also of 16-bit steps.
@@ -65,10 +97,32 @@ operations! {
     LESS = of(OperationType::LESS);
     /// LESS_EQUAL, also of 16-bit steps.
     LESS_EQUAL = of(OperationType::LESS_EQUAL);
+    /// MAXIMUM, also of 16-bit steps.
+    MAXIMUM = of(OperationType::MAXIMUM);
+    /// MINIMUM, also of 16-bit steps.
+    MINIMUM = of(OperationType::MINIMUM);
     /// NOT_EQUAL, also of 16-bit steps.
     NOT_EQUAL = of(OperationType::NOT_EQUAL);
+    /// PRELU, also of 16-bit steps.
+    PRELU = of(OperationType::PRELU);
+    /// QUANTIZE, also to 16-bit steps.
+    QUANTIZE = of(OperationType::QUANTIZE);
+    /// REDUCE_ALL up to rank 8.
+    REDUCE_ALL = of(OperationType::REDUCE_ALL);
+    /// REDUCE_ANY up to rank 8.
+    REDUCE_ANY = of(OperationType::REDUCE_ANY);
+    /// REDUCE_MAX, also of integers and of 16-bit steps, up to rank 8.
+    REDUCE_MAX = of(OperationType::REDUCE_MAX);
+    /// REDUCE_MIN, also of integers and of 16-bit steps, up to rank 8.
+    REDUCE_MIN = of(OperationType::REDUCE_MIN);
+    /// REDUCE_PROD, also of integers, up to rank 8.
+    REDUCE_PROD = of(OperationType::REDUCE_PROD);
+    /// REDUCE_SUM, also of integers, up to rank 8.
+    REDUCE_SUM = of(OperationType::REDUCE_SUM);
     /// SELECT of any type that tensors have; condition and choices broadcast to one shape.
     SELECT = of(OperationType::SELECT);
+    /// BATCH_MATMUL of 16-bit steps.
+    BATCH_MATMUL = of(OperationType::BATCH_MATMUL);
     /// x * (1 + erf(x / sqrt(2))) / 2, or its approximation by a hyperbolic tangent.
     GELU = FIRST_OWN;
     /// Element-wise nearest integer; of two the even one.

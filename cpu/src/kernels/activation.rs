@@ -1,36 +1,62 @@
 //! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH and ELU.
 //!
 //! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits,
-//! inputs beyond what those hold at the end of the output's range.
+//! inputs beyond what those hold at the end of the output's range. Those of 16 bits are the nearest steps to
+//! the real results.
 
 use half::f16;
-use nnhal_hal::OperationType;
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::activation_range::Activation;
 use super::broadcast::{unary, unary_float};
-use super::element::{Quant8, by_element};
+use super::element::{Quant8, Quantized, by_element};
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
-use super::quantized_function::{results, unary_quantized};
+use super::quantized_function::{results, unary_quantized, unary_sixteen_bit};
 use super::{fixed_point_functions, hard_swish, unary as functions};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::RELU, |context| clamp(context, Activation::Relu)),
-    (OperationType::RELU1, |context| clamp(context, Activation::Relu1)),
-    (OperationType::RELU6, |context| clamp(context, Activation::Relu6)),
-    (OperationType::LOGISTIC, |context| sigmoid(context, LOGISTIC)),
-    (OperationType::TANH, |context| sigmoid(context, TANH)),
+    (OperationType::RELU, relu),
+    (OperationType::RELU1, relu1),
+    (OperationType::RELU6, relu6),
+    (OperationType::LOGISTIC, logistic),
+    (OperationType::TANH, tanh),
     (OperationType::ELU, elu),
+    (tflite::RELU, relu),
+    (tflite::RELU1, relu1),
+    (tflite::RELU6, relu6),
+    (tflite::LOGISTIC, logistic),
+    (tflite::TANH, tanh),
 ];
+
+fn relu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    clamp(context, Activation::Relu)
+}
+
+fn relu1(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    clamp(context, Activation::Relu1)
+}
+
+fn relu6(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    clamp(context, Activation::Relu6)
+}
+
+fn logistic(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    sigmoid(context, LOGISTIC)
+}
+
+fn tanh(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    sigmoid(context, TANH)
+}
 
 fn clamp(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16] => unary_float(context, |value| activation.apply(value)),
-        [u8, i8] => clamp_quantized(context, activation),
+        [u8, i8, i16] => clamp_quantized(context, activation),
     })
 }
 
-fn clamp_quantized<T: Quant8>(
+fn clamp_quantized<T: Quantized>(
     context: &mut KernelContext<'_>,
     activation: Activation,
 ) -> Result<(), KernelError> {
@@ -40,7 +66,7 @@ fn clamp_quantized<T: Quant8>(
 }
 
 /// What clamps quantised values of this scale and zero point.
-fn clamp_steps<T: Quant8>(activation: Activation, (scale, zero_point): (f32, i32)) -> impl Fn(i32) -> i32 {
+fn clamp_steps<T: Quantized>(activation: Activation, (scale, zero_point): (f32, i32)) -> impl Fn(i32) -> i32 {
     let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
     move |value| value.max(low).min(high)
 }
@@ -72,6 +98,9 @@ const TANH: Sigmoid = Sigmoid {
 };
 
 fn sigmoid(context: &mut KernelContext<'_>, function: Sigmoid) -> Result<(), KernelError> {
+    if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_QUANT16_SYMM {
+        return unary_sixteen_bit(context, function.float);
+    }
     by_element!(context, {
         [f32, f16] => unary_float(context, function.float),
         [u8, i8] => sigmoid_quantized(context, function),
@@ -143,4 +172,61 @@ pub(crate) fn quantized_results<T: Quant8>(
         OperationType::RSQRT => results(functions::rsqrt_steps::<T>(input, output)),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn of_steps(operation: OperationType, scale: f32, output_scale: f32) -> Result<Vec<i16>, String> {
+        let steps = |scale| Operand::new(T::TENSOR_QUANT16_SYMM, &[5]).with_quantization(scale, 0);
+        let (_, data) = OneOperation::new(operation)
+            .operand(steps(scale), &[-32_768_i16, -1000, 0, 1000, 32_767])
+            .output_operand(steps(output_scale))
+            .run_one::<i16>()?;
+        Ok(data)
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_clamped() {
+        assert_eq!(
+            of_steps(tflite::RELU, 0.001, 0.001).unwrap(),
+            [0, 0, 0, 1000, 32_767]
+        );
+        assert_eq!(
+            of_steps(tflite::RELU1, 0.01, 0.01).unwrap(),
+            [-100, -100, 0, 100, 100]
+        );
+        assert_eq!(
+            of_steps(tflite::RELU6, 0.001, 0.001).unwrap(),
+            [0, 0, 0, 1000, 6000]
+        );
+        let error = of_steps(tflite::RELU, 0.001, 0.002).unwrap_err();
+        assert!(error.contains("must have those of input 0"), "{error}");
+    }
+
+    #[test]
+    fn sixteen_bit_results_are_the_nearest_steps() {
+        let step = 1.0 / 32_768.0;
+        assert_eq!(
+            of_steps(tflite::LOGISTIC, 0.001, step).unwrap(),
+            [0, 8813, 16_384, 23_955, 32_767]
+        );
+        assert_eq!(
+            of_steps(tflite::TANH, 0.001, step).unwrap(),
+            [-32_768, -24_956, 0, 24_956, 32_767]
+        );
+    }
+
+    #[test]
+    fn activations_may_have_as_many_axes_as_there_are() {
+        let (dims, data) = OneOperation::new(tflite::RELU)
+            .tensor(T::TENSOR_FLOAT32, &[1, 1, 1, 1, 1, 1, 1, 2], &[-1.0_f32, 2.0])
+            .output(T::TENSOR_FLOAT32, &[])
+            .run_one::<f32>()
+            .unwrap();
+        assert_eq!((dims.len(), data), (8, vec![0.0, 2.0]));
+    }
 }

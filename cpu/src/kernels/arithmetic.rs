@@ -2,7 +2,7 @@
 //!
 //! Quantised ADD and SUB follow the HAL reference: inputs shifted left by 20 bits, rescaled to twice the
 //! larger input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset
-//! inputs once.
+//! inputs once. Inputs of 16 bits are shifted by 15.
 
 use bytemuck::Pod;
 use half::f16;
@@ -11,28 +11,50 @@ use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::activation_range::Activation;
 use super::broadcast::{binary, binary_float};
-use super::element::{Float, Quant8, by_element};
+use super::element::{Float, Quantized, by_element};
 use super::fixed_point::{Multiplier, requantize};
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::ADD, |context| {
-        with_activation(context, Arithmetic::Add)
-    }),
-    (OperationType::SUB, |context| {
-        with_activation(context, Arithmetic::Sub)
-    }),
-    (OperationType::MUL, |context| {
-        with_activation(context, Arithmetic::Mul)
-    }),
-    (OperationType::DIV, |context| {
-        with_activation(context, Arithmetic::Div)
-    }),
-    (OperationType::MAXIMUM, |context| extremum(context, true)),
-    (OperationType::MINIMUM, |context| extremum(context, false)),
+    (OperationType::ADD, add),
+    (OperationType::SUB, sub),
+    (OperationType::MUL, mul),
+    (OperationType::DIV, div),
+    (OperationType::MAXIMUM, maximum),
+    (OperationType::MINIMUM, minimum),
     (OperationType::POW, |context| floats(context, f32::powf)),
+    (tflite::ADD, add),
+    (tflite::SUB, sub),
+    (tflite::MUL, mul),
+    (tflite::DIV, div),
+    (tflite::MAXIMUM, maximum),
+    (tflite::MINIMUM, minimum),
     (tflite::ATAN2, |context| floats(context, f32::atan2)),
 ];
+
+fn add(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    with_activation(context, Arithmetic::Add)
+}
+
+fn sub(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    with_activation(context, Arithmetic::Sub)
+}
+
+fn mul(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    with_activation(context, Arithmetic::Mul)
+}
+
+fn div(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    with_activation(context, Arithmetic::Div)
+}
+
+fn maximum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    extremum(context, true)
+}
+
+fn minimum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    extremum(context, false)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arithmetic {
@@ -51,7 +73,7 @@ fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> R
         }
         _ => by_element!(context, {
             [f32, f16] => float(context, arithmetic, activation),
-            [u8, i8] => quantized(context, arithmetic, activation),
+            [u8, i8, i16] => quantized(context, arithmetic, activation),
         }),
     }
 }
@@ -100,7 +122,7 @@ fn integer(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<()
     })
 }
 
-fn quantized<T: Quant8>(
+fn quantized<T: Quantized>(
     context: &mut KernelContext<'_>,
     arithmetic: Arithmetic,
     activation: Activation,
@@ -111,7 +133,7 @@ fn quantized<T: Quant8>(
     let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
     match arithmetic {
         Arithmetic::Add | Arithmetic::Sub => {
-            let sum = QuantizedSum::new(&left, &right, scale);
+            let sum = QuantizedSum::new::<T>(&left, &right, scale);
             let sign = if arithmetic == Arithmetic::Sub { -1 } else { 1 };
             binary::<T, T>(context, |left, right| {
                 let sum = sum.compute(left.to_i32(), right.to_i32(), sign);
@@ -139,6 +161,8 @@ fn quantized<T: Quant8>(
 
 /// The rescaling of a quantised sum.
 struct QuantizedSum {
+    /// Head room for the rescaled inputs, in bits.
+    shift: u32,
     left_zero: i32,
     right_zero: i32,
     left: Multiplier,
@@ -146,26 +170,25 @@ struct QuantizedSum {
     output: Multiplier,
 }
 
-/// Head room for the rescaled inputs, in bits.
-const SUM_SHIFT: i32 = 20;
-
 impl QuantizedSum {
-    fn new(left: &Tensor<'_>, right: &Tensor<'_>, output_scale: f32) -> QuantizedSum {
+    fn new<T: Quantized>(left: &Tensor<'_>, right: &Tensor<'_>, output_scale: f32) -> QuantizedSum {
+        let shift = if size_of::<T>() == 1 { 20 } else { 15 };
         let (left_scale, right_scale) = (f64::from(left.scale()), f64::from(right.scale()));
         let twice_the_larger = 2.0 * left_scale.max(right_scale);
         QuantizedSum {
+            shift,
             left_zero: left.zero_point(),
             right_zero: right.zero_point(),
             left: Multiplier::new(left_scale / twice_the_larger),
             right: Multiplier::new(right_scale / twice_the_larger),
-            output: Multiplier::new(twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(output_scale))),
+            output: Multiplier::new(twice_the_larger / (f64::from(1 << shift) * f64::from(output_scale))),
         }
     }
 
     /// The sum in output steps, before the output's zero point.
     fn compute(&self, left: i32, right: i32, sign: i32) -> i32 {
-        let left = self.left.apply((left - self.left_zero) << SUM_SHIFT);
-        let right = self.right.apply((right - self.right_zero) << SUM_SHIFT);
+        let left = self.left.apply((left - self.left_zero) << self.shift);
+        let right = self.right.apply((right - self.right_zero) << self.shift);
         self.output.apply(left + sign * right)
     }
 }
@@ -173,7 +196,7 @@ impl QuantizedSum {
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16, i32] => plain_extremum(context, largest),
-        [u8, i8] => quantized_extremum(context, largest),
+        [u8, i8, i16] => quantized_extremum(context, largest),
     })
 }
 
@@ -188,7 +211,10 @@ fn plain_extremum<T: Pod + PartialOrd>(
 }
 
 /// Both inputs are rescaled to the output's scale before they are compared.
-fn quantized_extremum<T: Quant8>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+fn quantized_extremum<T: Quantized>(
+    context: &mut KernelContext<'_>,
+    largest: bool,
+) -> Result<(), KernelError> {
     let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
     let output = context.outputs.tensor(0)?;
     let (scale, zero_point) = (output.scale(), output.zero_point());
@@ -209,7 +235,7 @@ fn floats(context: &mut KernelContext<'_>, compute: fn(f32, f32) -> f32) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, tflite};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -226,5 +252,71 @@ mod tests {
         for (found, eighths) in data.iter().zip([1.0, 3.0, -1.0, -3.0]) {
             assert!((found - eighth * eighths).abs() < 1e-6, "{data:?}");
         }
+    }
+
+    fn of_steps(
+        operation: OperationType,
+        [left_scale, right_scale, output_scale]: [f32; 3],
+        activation: Option<i32>,
+    ) -> Vec<i16> {
+        let steps = |scale| Operand::new(T::TENSOR_QUANT16_SYMM, &[4]).with_quantization(scale, 0);
+        let operands = OneOperation::new(operation)
+            .operand(steps(left_scale), &[1012_i16, -20_000, 32_767, -32_768])
+            .operand(steps(right_scale), &[500_i16, 30_000, 32_767, 32_766]);
+        let operands = match activation {
+            Some(code) => operands.i32(code),
+            None => operands,
+        };
+        operands
+            .output_operand(steps(output_scale))
+            .run_one::<i16>()
+            .unwrap()
+            .1
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_added_and_multiplied_as_numbers() {
+        assert_eq!(
+            of_steps(tflite::ADD, [0.001, 0.002, 0.004], Some(0)),
+            [503, 10_000, 24_575, 8191]
+        );
+        assert_eq!(
+            of_steps(tflite::SUB, [0.001, 0.001, 0.001], Some(0)),
+            [512, -32_768, 0, -32_768]
+        );
+        assert_eq!(
+            of_steps(tflite::MUL, [0.001, 0.001, 0.04], Some(0)),
+            [13, -15_000, 26_842, -26_842]
+        );
+        // RELU6: from 0 to 6 / 0.002.
+        assert_eq!(
+            of_steps(tflite::ADD, [0.001, 0.001, 0.002], Some(3)),
+            [756, 3000, 3000, 0]
+        );
+    }
+
+    #[test]
+    fn sixteen_bit_extremes_are_those_of_the_numbers() {
+        assert_eq!(
+            of_steps(tflite::MAXIMUM, [0.002, 0.001, 0.002], None),
+            [1012, 15_000, 32_767, 16_383]
+        );
+        assert_eq!(
+            of_steps(tflite::MINIMUM, [0.002, 0.001, 0.002], None),
+            [250, -20_000, 16_384, -32_768]
+        );
+    }
+
+    #[test]
+    fn products_may_have_as_many_axes_as_there_are() {
+        let dims = [1, 1, 2, 1, 1, 1, 1, 1];
+        let (found, data) = OneOperation::new(tflite::MUL)
+            .tensor(T::TENSOR_FLOAT32, &dims, &[2.0_f32, 3.0])
+            .tensor(T::TENSOR_FLOAT32, &[2], &[1.0_f32, 10.0])
+            .i32(0)
+            .output(T::TENSOR_FLOAT32, &[])
+            .run_one::<f32>()
+            .unwrap();
+        assert_eq!((found[2], found[7], data), (2, 2, vec![2.0, 20.0, 3.0, 30.0]));
     }
 }

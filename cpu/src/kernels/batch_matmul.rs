@@ -4,21 +4,24 @@
 //! zero points, then rescaled once, as in a fully connected layer.
 
 use half::f16;
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::batch_matmul::BatchMatMul;
+use nnhal_hal::{OperationType, tflite};
 
-use super::element::{Float, Quant8, by_element};
-use super::layer::multiplier;
+use super::element::{Float, by_element};
+use super::layer::{Factor, multiplier};
 use super::products::Product;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::BATCH_MATMUL, batch_matmul)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::BATCH_MATMUL, batch_matmul),
+    (tflite::BATCH_MATMUL, batch_matmul),
+];
 
 fn batch_matmul(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16] => floats(context),
         [i32] => integers(context),
-        [i8] => quantized(context),
+        [i8, i16] => quantized(context),
     })
 }
 
@@ -39,17 +42,19 @@ fn integers<T: bytemuck::Pod + Into<i32> + From<i32>>(
     multiply(context, [&T::into, &T::into], dot, T::from)
 }
 
-fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn quantized<T: Factor>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
     let output = context.outputs.tensor(0)?;
     let multiplier = multiplier(left.operand, right.operand, output.operand, 0);
     let zero_point = output.zero_point();
-    // Both are within 8 bits of the same type: the difference is within 9.
-    let less = |zero_point: i32| move |element: T| (element.to_i32() - zero_point) as i16;
+    let less = |zero_point: i32| move |element: T| T::operand(element.to_i32() - zero_point);
     let (of_left, of_right) = (less(left.zero_point()), less(right.zero_point()));
-    multiply(context, [&of_left, &of_right], <i16 as Product>::dot, |sum| {
-        T::saturate(multiplier.apply(sum).saturating_add(zero_point))
-    })
+    multiply(
+        context,
+        [&of_left, &of_right],
+        <T::Operand as Product>::dot,
+        |sum| T::saturate(T::rescale(sum, 0, multiplier).saturating_add(zero_point)),
+    )
 }
 
 /// Multiplies all matrices: `widen` takes elements of the left and of the right ones to what `dot` sums the
@@ -117,7 +122,7 @@ fn copy_lines<T: Copy, P: Copy>(
 #[cfg(test)]
 mod tests {
     use half::f16;
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -209,6 +214,20 @@ mod tests {
             .run_one::<i8>();
         // 0, 1.375; 192, -64 in steps of 0.5 from 10, ties away from zero.
         assert_eq!(result.unwrap(), (vec![2, 2], vec![10, 13, 127, -118]));
+    }
+
+    #[test]
+    fn sums_of_sixteen_bit_steps_have_more_than_32_bits() {
+        let steps =
+            |dims: &[u32], scale| Operand::new(T::TENSOR_QUANT16_SYMM, dims).with_quantization(scale, 0);
+        let result = OneOperation::new(tflite::BATCH_MATMUL)
+            .operand(steps(&[2, 3], 1.0), &[32_767_i16, 32_767, 32_767, -32_768, 1, 1])
+            .operand(steps(&[3, 1], 1.0), &[32_767_i16, 32_767, 32_767])
+            .tensor(T::BOOL, &[], &[0_u8])
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output_operand(steps(&[0, 0], 131_072.0))
+            .run_one::<i16>();
+        assert_eq!(result.unwrap(), (vec![2, 1], vec![24_575, -8191]));
     }
 
     #[test]

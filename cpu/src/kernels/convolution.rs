@@ -1,10 +1,9 @@
 //! CONV_2D and GROUPED_CONV_2D: what a window sees is gathered into a row, and every output channel is the
 //! product of that row with its filter.
 
-use nnhal_hal::OperationType;
-use nnhal_hal::ops;
 use nnhal_hal::ops::padding::Window;
 use nnhal_hal::ops::windows::WindowGeometry;
+use nnhal_hal::{OperationType, ops, tflite};
 
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
@@ -14,6 +13,7 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::CONV_2D, convolution),
     (OperationType::GROUPED_CONV_2D, grouped_convolution),
+    (tflite::CONV_2D, convolution),
 ];
 
 fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -120,7 +120,9 @@ impl Layer for Convolution {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{ExtraParams, Operand, OperandType as T, OperationType, SymmPerChannelQuantParams};
+    use nnhal_hal::{
+        ExtraParams, Operand, OperandType as T, OperationType, SymmPerChannelQuantParams, tflite,
+    };
 
     use crate::kernels::testing::OneOperation;
 
@@ -288,5 +290,32 @@ mod tests {
             implicit(operation, [2, 1, 1, 0]).run_one::<f32>(),
             Ok((vec![0, 2, 2, 1], vec![]))
         );
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_summed_in_64_bits_and_scaled_by_channel() {
+        let steps =
+            |dims: &[u32], scale| Operand::new(T::TENSOR_QUANT16_SYMM, dims).with_quantization(scale, 0);
+        let mut filter = Operand::new(T::TENSOR_QUANT8_SYMM_PER_CHANNEL, &[2, 1, 1, 3]);
+        filter.extra_params = ExtraParams::ChannelQuant(SymmPerChannelQuantParams {
+            scales: vec![0.5, 0.25],
+            channel_dim: 0,
+        });
+        let result = [2, 1, 1, 0]
+            .into_iter()
+            .fold(
+                OneOperation::new(tflite::CONV_2D)
+                    .operand(
+                        steps(&[1, 1, 2, 3], 0.5),
+                        &[100_i16, 200, 300, 32_767, -32_768, 32_767],
+                    )
+                    .operand(filter, &[1_i8, 2, 3, 127, -128, 127])
+                    .tensor(T::TENSOR_INT32, &[2], &[0, -5]),
+                OneOperation::i32,
+            )
+            .output_operand(steps(&[0, 0, 0, 0], 0.25))
+            .run_one::<i16>();
+        let expected = vec![1400, 12_598, 32_767, 32_767];
+        assert_eq!(result.unwrap(), (vec![1, 1, 2, 2], expected));
     }
 }

@@ -1,9 +1,9 @@
 //! DEPTHWISE_CONV_2D: the products of what a window sees with the filter, summed tap by tap for all channels
 //! at once.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::depthwise_convolution::{arguments, geometry};
 use nnhal_hal::ops::windows::WindowGeometry;
+use nnhal_hal::{OperationType, tflite};
 
 use super::convolution::taps;
 use super::image::{Image, gather};
@@ -11,8 +11,10 @@ use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] =
-    &[(OperationType::DEPTHWISE_CONV_2D, depthwise_convolution)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::DEPTHWISE_CONV_2D, depthwise_convolution),
+    (tflite::DEPTHWISE_CONV_2D, depthwise_convolution),
+];
 
 fn depthwise_convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rules = context.inputs.rules();
@@ -102,7 +104,7 @@ impl Layer for Depthwise {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -138,5 +140,28 @@ mod tests {
         }
         let error = depthwise(&[2, 1, 1, 2], 1).unwrap_err();
         assert!(error.contains("must be [1, height, width"), "{error}");
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_multiplied_with_signed_bytes() {
+        let operand = |ty, dims: &[u32], scale| Operand::new(ty, dims).with_quantization(scale, 0);
+        let result = [2, 1, 1, 1, 0]
+            .into_iter()
+            .fold(
+                OneOperation::new(tflite::DEPTHWISE_CONV_2D)
+                    .operand(
+                        operand(T::TENSOR_QUANT16_SYMM, &[1, 1, 2, 2], 0.5),
+                        &[1000_i16, -2000, 3000, 32_767],
+                    )
+                    .operand(
+                        operand(T::TENSOR_QUANT8_ASYMM_SIGNED, &[1, 1, 2, 2], 0.25),
+                        &[1_i8, 2, 3, 127],
+                    )
+                    .operand(operand(T::TENSOR_INT32, &[2], 0.125), &[24, 0]),
+                OneOperation::i32,
+            )
+            .output_operand(operand(T::TENSOR_QUANT16_SYMM, &[0; 4], 0.5))
+            .run_one::<i16>();
+        assert_eq!(result.unwrap(), (vec![1, 1, 1, 2], vec![2506, 32_767]));
     }
 }

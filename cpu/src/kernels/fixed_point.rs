@@ -115,6 +115,28 @@ impl Multiplier {
     }
 }
 
+impl Multiplier {
+    /// A sum of 64 bits times the multiplier, rounded, ties up, clamped to 32 bits. Of the mantissa the highest
+    /// 16 bits count, as where TFLite's kernels sum in 64 bits.
+    #[inline]
+    #[must_use]
+    pub fn apply_to_sum(self, sum: i64) -> i32 {
+        let mantissa = if self.mantissa < 0x7FFF_0000 {
+            (self.mantissa + (1 << 15)) >> 16
+        } else {
+            0x7FFF
+        };
+        let product = i128::from(sum) * i128::from(mantissa);
+        let right = 15 - self.exponent;
+        let scaled = if right > 0 {
+            (product + (1 << (right - 1))) >> right
+        } else {
+            product << -right
+        };
+        scaled.clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32
+    }
+}
+
 /// `(left * right * 2) / 2^32` rounded to nearest, clamped to 32 bits.
 #[inline]
 #[must_use]
@@ -182,6 +204,21 @@ mod tests {
     fn products_beyond_32_bits_are_cut() {
         assert!(Multiplier::new(1e9).apply(1000) > i32::MAX / 2);
         assert!(Multiplier::new(1e9).apply(-1000) < i32::MIN / 2);
+    }
+
+    #[test]
+    fn sums_of_64_bits_are_scaled_and_cut() {
+        let half = Multiplier::new(0.5);
+        assert_eq!([7, -7, 8].map(|sum| half.apply_to_sum(sum)), [4, -3, 4]);
+        assert_eq!(Multiplier::new(1e-6).apply_to_sum(5_000_000_000), 5000);
+        assert_eq!(Multiplier::new(3.0).apply_to_sum(5), 15);
+        assert_eq!(Multiplier::new(0.999_999).apply_to_sum(1 << 15), (1 << 15) - 1);
+        for real in [1e-9, 1.0, 1e9] {
+            let multiplier = Multiplier::new(real);
+            assert!(multiplier.apply_to_sum(i64::MAX) > 0);
+            assert!(multiplier.apply_to_sum(i64::MIN) < 0);
+        }
+        assert_eq!(Multiplier::new(1e9).apply_to_sum(i64::MIN), i32::MIN);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! FULLY_CONNECTED: every unit is the product of its weights with the input.
 
-use nnhal_hal::OperationType;
+use nnhal_hal::{OperationType, tflite};
 
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::FULLY_CONNECTED, fully_connected)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::FULLY_CONNECTED, fully_connected),
+    (tflite::FULLY_CONNECTED, fully_connected),
+];
 
 fn fully_connected(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let weights = context.inputs.tensor(1)?.shape;
@@ -63,7 +66,7 @@ impl Layer for FullyConnected {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -99,5 +102,27 @@ mod tests {
         assert!(fully_connected(&[1, 3], &[1, 2]).is_err());
         assert!(fully_connected(&[1, 0], &[1, 0]).is_err());
         assert!(fully_connected(&[1, 1], &[0, 1]).is_err());
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_multiplied_with_signed_bytes() {
+        let operand = |ty, dims: &[u32], scale| Operand::new(ty, dims).with_quantization(scale, 0);
+        let layer = |bias_scale| {
+            OneOperation::new(tflite::FULLY_CONNECTED)
+                .operand(
+                    operand(T::TENSOR_QUANT16_SYMM, &[2, 2], 0.5),
+                    &[1000_i16, -2000, 32_767, 32_767],
+                )
+                .operand(
+                    operand(T::TENSOR_QUANT8_ASYMM_SIGNED, &[2, 2], 0.25),
+                    &[1_i8, 2, 127, 127],
+                )
+                .operand(operand(T::TENSOR_INT32, &[2], bias_scale), &[80, 0])
+                .i32(1)
+                .output_operand(operand(T::TENSOR_QUANT16_SYMM, &[0, 0], 64.0))
+                .run_one::<i16>()
+        };
+        assert_eq!(layer(0.125).unwrap(), (vec![2, 2], vec![0, 0, 192, 16_256]));
+        assert!(layer(0.25).unwrap_err().contains("(bias) has scale 0.25"));
     }
 }

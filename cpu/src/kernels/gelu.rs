@@ -3,9 +3,9 @@
 use half::f16;
 use nnhal_hal::{OperandType, OperationType, tflite};
 
-use super::broadcast::{unary, unary_float};
+use super::broadcast::unary_float;
 use super::element::{Quant8, by_element};
-use super::quantized_function::unary_quantized;
+use super::quantized_function::{of_numbers, unary_quantized, unary_sixteen_bit};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::GELU, gelu)];
@@ -20,10 +20,7 @@ fn gelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 fn compute(context: &mut KernelContext<'_>, function: fn(f32) -> f32) -> Result<(), KernelError> {
     if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_QUANT16_SYMM {
-        let function = steps(context, function)?;
-        return unary::<i16, i16>(context, |value| {
-            function(i32::from(value)).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16
-        });
+        return unary_sixteen_bit(context, function);
     }
     by_element!(context, {
         [f32, f16] => unary_float(context, function),
@@ -35,23 +32,8 @@ fn quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     function: fn(f32) -> f32,
 ) -> Result<(), KernelError> {
-    let function = steps(context, function)?;
-    unary_quantized::<T>(context, function)
-}
-
-/// The function from steps of the input to steps of the output.
-fn steps(
-    context: &mut KernelContext<'_>,
-    function: fn(f32) -> f32,
-) -> Result<impl Fn(i32) -> i32 + use<>, KernelError> {
-    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
-    let (scale, zero_point) = (input.scale(), input.zero_point());
-    let (output_scale, output_zero) = (output.scale(), output.zero_point());
-    Ok(move |value: i32| {
-        let result = function((value - zero_point) as f32 * scale) / output_scale;
-        // The conversion saturates.
-        (result.round() as i32).saturating_add(output_zero)
-    })
+    let compute = of_numbers(context, function)?;
+    unary_quantized::<T>(context, compute)
 }
 
 fn exact(x: f32) -> f32 {

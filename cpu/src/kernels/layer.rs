@@ -1,14 +1,14 @@
 //! What convolutions and fully connected layers have in common: inputs 0, 1 and 2 are input, weights and
 //! bias, and every output is a sum of products, the bias and an activation.
 //!
-//! Floats are summed in `f32`. Quantised values are summed exactly in 32 bits, less their zero points, then
-//! rescaled once, by [`multiplier`].
+//! Floats are summed in `f32`. Quantised values are summed exactly, less their zero points, then rescaled once,
+//! by [`multiplier`]: those of 8 bits in 32 bits, those of 16 in 64.
 
 use half::f16;
 use nnhal_hal::{ExtraParams, Operand, OperandType};
 
 use super::activation_range::{Activation, clamp};
-use super::element::{Float, Quant8, not_taken};
+use super::element::{Float, Quantized, not_taken};
 use super::fixed_point::Multiplier;
 use super::products::Product;
 use crate::kernel::{KernelContext, KernelError};
@@ -81,6 +81,7 @@ pub(super) fn compute(
         (OperandType::TENSOR_QUANT8_ASYMM_SIGNED, _) => {
             quantized::<i8, i8>(context, activation, channels, layer)
         }
+        (OperandType::TENSOR_QUANT16_SYMM, _) => quantized::<i16, i8>(context, activation, channels, layer),
         (ty, _) => Err(not_taken(0, ty)),
     }
 }
@@ -140,6 +141,55 @@ fn float<T: Float>(
     Ok(())
 }
 
+/// A quantised element that is multiplied and summed.
+pub(super) trait Factor: Quantized {
+    /// Holds the difference of an element and a zero point.
+    type Operand: Product;
+
+    /// The difference, as what is multiplied.
+    fn operand(difference: i32) -> Self::Operand;
+
+    /// A sum of products and a bias, rescaled.
+    fn rescale(sum: <Self::Operand as Product>::Sum, bias: i32, multiplier: Multiplier) -> i32;
+}
+
+macro_rules! impl_factor {
+    ($($element:ty),+) => {
+        $(
+            impl Factor for $element {
+                type Operand = i16;
+
+                #[inline]
+                fn operand(difference: i32) -> i16 {
+                    // Both are within 8 bits of the same type: the difference is within 9.
+                    difference as i16
+                }
+
+                #[inline]
+                fn rescale(sum: i32, bias: i32, multiplier: Multiplier) -> i32 {
+                    multiplier.apply(sum.wrapping_add(bias))
+                }
+            }
+        )+
+    };
+}
+
+impl_factor!(u8, i8);
+
+impl Factor for i16 {
+    type Operand = i32;
+
+    #[inline]
+    fn operand(difference: i32) -> i32 {
+        difference
+    }
+
+    #[inline]
+    fn rescale(sum: i64, bias: i32, multiplier: Multiplier) -> i32 {
+        multiplier.apply_to_sum(sum.wrapping_add(i64::from(bias)))
+    }
+}
+
 struct QuantizedArithmetic<'a, T, W> {
     input_zero: i32,
     weight_zero: i32,
@@ -152,26 +202,25 @@ struct QuantizedArithmetic<'a, T, W> {
     types: std::marker::PhantomData<(T, W)>,
 }
 
-impl<T: Quant8, W: Quant8> Arithmetic for QuantizedArithmetic<'_, T, W> {
+impl<T: Factor, W: Quantized> Arithmetic for QuantizedArithmetic<'_, T, W> {
     type Input = T;
     type Weight = W;
     type Output = T;
-    type Operand = i16;
+    type Operand = T::Operand;
 
     #[inline]
-    fn input(&self, element: T) -> i16 {
-        // Both are within 8 bits of the same type: the difference is within 9.
-        (element.to_i32() - self.input_zero) as i16
+    fn input(&self, element: T) -> T::Operand {
+        T::operand(element.to_i32() - self.input_zero)
     }
 
     #[inline]
-    fn weight(&self, element: W) -> i16 {
-        (element.to_i32() - self.weight_zero) as i16
+    fn weight(&self, element: W) -> T::Operand {
+        T::operand(element.to_i32() - self.weight_zero)
     }
 
     #[inline]
-    fn finish(&self, channel: usize, sum: i32) -> T {
-        let value = self.multipliers[channel].apply(sum.wrapping_add(self.bias[channel]));
+    fn finish(&self, channel: usize, sum: <T::Operand as Product>::Sum) -> T {
+        let value = T::rescale(sum, self.bias[channel], self.multipliers[channel]);
         T::saturate(value.saturating_add(self.output_zero).clamp(self.low, self.high))
     }
 }
@@ -189,7 +238,7 @@ pub(crate) fn multiplier(input: &Operand, filter: &Operand, output: &Operand, ch
     Multiplier::new(product / f64::from(output.scale))
 }
 
-fn quantized<T: Quant8, W: Quant8>(
+fn quantized<T: Factor, W: Quantized>(
     context: &mut KernelContext<'_>,
     activation: Activation,
     channels: usize,
@@ -201,9 +250,9 @@ fn quantized<T: Quant8, W: Quant8>(
     let (low, high) = activation.quantized_range(output_scale, output_zero, T::LEAST, T::MOST);
     let lengths = layer.scratch();
     let [patches, operands, sums, multipliers] = context.scratch.carve::<u8, 4>([
-        lengths.patches * size_of::<i16>(),
-        lengths.weights * size_of::<i16>(),
-        lengths.sums * size_of::<i32>(),
+        lengths.patches * size_of::<T::Operand>(),
+        lengths.weights * size_of::<T::Operand>(),
+        lengths.sums * size_of::<<T::Operand as Product>::Sum>(),
         channels * size_of::<Multiplier>(),
     ])?;
     let multipliers: &mut [Multiplier] = bytemuck::cast_slice_mut(multipliers);

@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use half::f16;
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::pooling::{arguments, geometry};
 use nnhal_hal::ops::windows::WindowGeometry;
+use nnhal_hal::{OperationType, tflite};
 
 use super::activation_range::{Activation, clamp};
 use super::convolution::taps;
-use super::element::{Float, Quant8, by_element};
+use super::element::{Float, Quantized, by_element};
 use super::image::{Image, Pixel, Taps};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -23,6 +23,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     }),
     (OperationType::L2_POOL_2D, |context| pool(context, Pool::L2)),
     (OperationType::MAX_POOL_2D, |context| pool(context, Pool::Max)),
+    (tflite::AVERAGE_POOL_2D, |context| pool(context, Pool::Average)),
+    (tflite::MAX_POOL_2D, |context| pool(context, Pool::Max)),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ enum Pool {
 fn pool(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16] => float(context, pool),
-        [u8, i8] => quantized(context, pool),
+        [u8, i8, i16] => quantized(context, pool),
     })
 }
 
@@ -71,7 +73,7 @@ fn float<T: Float>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), Ke
     )
 }
 
-fn quantized<T: Quant8>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), KernelError> {
+fn quantized<T: Quantized>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(), KernelError> {
     let output = context.outputs.tensor(0)?;
     let (scale, zero_point) = (output.scale(), output.zero_point());
     let (low, high) = activation(context)?.quantized_range(scale, zero_point, T::LEAST, T::MOST);
@@ -93,7 +95,7 @@ fn quantized<T: Quant8>(context: &mut KernelContext<'_>, pool: Pool) -> Result<(
             } else {
                 rounded_mean(value, count as i64)
             };
-            // At most 8 bits: the largest or the mean of 8-bit elements.
+            // Within the type: the largest or the mean of its elements.
             T::saturate((result as i32).clamp(low, high))
         },
     )
@@ -191,7 +193,7 @@ fn inside(taps: Taps, extent: usize) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use super::rounded_mean;
     use crate::kernels::testing::OneOperation;
@@ -266,5 +268,24 @@ mod tests {
             .run()
             .unwrap_err();
         assert!(error.contains("must have those of input 0"), "{error}");
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_pooled() {
+        let of = |operation| {
+            let steps = Operand::new(T::TENSOR_QUANT16_SYMM, &[1, 1, 3, 1]).with_quantization(0.5, 0);
+            [1, 1, 1, 3, 1, 0]
+                .into_iter()
+                .fold(
+                    OneOperation::new(operation).operand(steps.clone(), &[30_000_i16, -301, -32_768]),
+                    OneOperation::i32,
+                )
+                .output_operand(steps)
+                .run_one::<i16>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(tflite::MAX_POOL_2D), [30_000, 30_000, -301]);
+        assert_eq!(of(tflite::AVERAGE_POOL_2D), [14_850, -1023, -16_535]);
     }
 }

@@ -4,24 +4,25 @@
 //! it.
 
 use half::f16;
-use nnhal_hal::OperationType;
+use nnhal_hal::{OperationType, tflite};
 
 use super::broadcast::{binary, binary_float};
-use super::element::{Quant8, by_element};
+use super::element::{Quantized, by_element};
 use super::fixed_point::Multiplier;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::PRELU, prelu)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::PRELU, prelu), (tflite::PRELU, prelu)];
 
 fn prelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let float = |value, slope| if value >= 0.0 { value } else { slope * value };
     by_element!(context, {
         [f32, f16] => binary_float(context, float),
-        [u8, i8] => quantized(context),
+        [u8, i8, i16] => quantized(context),
     })
 }
 
-fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn quantized<T: Quantized>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, slope) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
     let output = context.outputs.tensor(0)?;
     let output_zero = output.zero_point();
@@ -42,7 +43,7 @@ fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelErr
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -75,5 +76,19 @@ mod tests {
             .run_one::<u8>()
             .unwrap();
         assert_eq!(data, [255, 0]);
+    }
+
+    #[test]
+    fn sixteen_bit_steps_have_slopes_too() {
+        let steps = |scale, dims: &[u32]| {
+            Operand::new(OperandType::TENSOR_QUANT16_SYMM, dims).with_quantization(scale, 0)
+        };
+        let (_, data) = OneOperation::new(tflite::PRELU)
+            .operand(steps(0.5, &[4]), &[1000_i16, -1000, -32_768, 32_767])
+            .operand(steps(0.1, &[1]), &[1_i16])
+            .output_operand(steps(0.25, &[]))
+            .run_one::<i16>()
+            .unwrap();
+        assert_eq!(data, [2000, -200, -6554, 32_767]);
     }
 }

@@ -3,7 +3,8 @@
 /// Output channels that are computed at once.
 pub(super) const BLOCK: usize = 8;
 
-/// An element that layers multiply and sum: `f32`, or `i16` for quantised values less their zero points.
+/// An element that layers multiply and sum: `f32`, or for quantised values less their zero points `i16`, and
+/// `i32` where they have 16 bits.
 pub(super) trait Product: bytemuck::Pod {
     /// What the products are summed in.
     type Sum: bytemuck::Pod;
@@ -83,51 +84,58 @@ impl Product for f32 {
     }
 }
 
-/// Weights stand channel after channel: instruction sets multiply and add neighbouring 16-bit integers in one
-/// step. Sums wrap: an accumulator that overflows gives a wrong value, as in the HAL's reference, never a
-/// panic.
-impl Product for i16 {
-    type Sum = i32;
+/// Weights stand channel after channel: instruction sets multiply and add neighbouring integers in one step.
+/// Sums wrap: an accumulator that overflows gives a wrong value, as in the HAL's reference, never a panic.
+macro_rules! impl_product {
+    ($element:ty, $sum:ty) => {
+        impl Product for $element {
+            type Sum = $sum;
 
-    #[inline]
-    fn dot(left: &[i16], right: &[i16]) -> i32 {
-        left.iter().zip(right).fold(0_i32, |sum, (left, right)| {
-            sum.wrapping_add(i32::from(*left).wrapping_mul(i32::from(*right)))
-        })
-    }
+            #[inline]
+            fn dot(left: &[$element], right: &[$element]) -> $sum {
+                let products = left.iter().zip(right);
+                products.fold(0, |sum: $sum, (left, right)| {
+                    sum.wrapping_add(<$sum>::from(*left).wrapping_mul(<$sum>::from(*right)))
+                })
+            }
 
-    #[inline]
-    fn place(channel: usize, index: usize, length: usize) -> usize {
-        channel * length + index
-    }
+            #[inline]
+            fn place(channel: usize, index: usize, length: usize) -> usize {
+                channel * length + index
+            }
 
-    #[inline]
-    fn block<const N: usize>(weights: &[i16], columns: [&[i16]; N]) -> [[i32; BLOCK]; N] {
-        let length = weights.len() / BLOCK;
-        let mut sums = [[0; BLOCK]; N];
-        for channel in 0..BLOCK {
-            let row = &weights[channel * length..][..length];
-            for (sums, column) in sums.iter_mut().zip(columns) {
-                sums[channel] = i16::dot(row, column);
+            #[inline]
+            fn block<const N: usize>(weights: &[$element], columns: [&[$element]; N]) -> [[$sum; BLOCK]; N] {
+                let length = weights.len() / BLOCK;
+                let mut sums = [[0; BLOCK]; N];
+                for channel in 0..BLOCK {
+                    let row = &weights[channel * length..][..length];
+                    for (sums, column) in sums.iter_mut().zip(columns) {
+                        sums[channel] = <$element>::dot(row, column);
+                    }
+                }
+                sums
+            }
+
+            #[inline]
+            fn add_products(sums: &mut [$sum], left: &[$element], right: &[$element]) {
+                for ((sum, left), right) in sums.iter_mut().zip(left).zip(right) {
+                    *sum = sum.wrapping_add(<$sum>::from(*left).wrapping_mul(<$sum>::from(*right)));
+                }
+            }
+
+            #[inline]
+            fn add_scaled(sums: &mut [$sum], factor: $element, elements: &[$element]) {
+                for (sum, element) in sums.iter_mut().zip(elements) {
+                    *sum = sum.wrapping_add(<$sum>::from(factor).wrapping_mul(<$sum>::from(*element)));
+                }
             }
         }
-        sums
-    }
-
-    #[inline]
-    fn add_products(sums: &mut [i32], left: &[i16], right: &[i16]) {
-        for ((sum, left), right) in sums.iter_mut().zip(left).zip(right) {
-            *sum = sum.wrapping_add(i32::from(*left).wrapping_mul(i32::from(*right)));
-        }
-    }
-
-    #[inline]
-    fn add_scaled(sums: &mut [i32], factor: i16, elements: &[i16]) {
-        for (sum, element) in sums.iter_mut().zip(elements) {
-            *sum = sum.wrapping_add(i32::from(factor).wrapping_mul(i32::from(*element)));
-        }
-    }
+    };
 }
+
+impl_product!(i16, i32);
+impl_product!(i32, i64);
 
 #[cfg(test)]
 mod tests {
@@ -153,6 +161,7 @@ mod tests {
     #[test]
     fn blocks_give_the_dots_of_their_channels() {
         blocks_equal_dots(|value| value);
+        blocks_equal_dots(i32::from);
         blocks_equal_dots(f32::from);
         assert_eq!(i16::dot(&[1, 2, 3], &[4, 5, 6, 7]), 32);
     }

@@ -2,10 +2,10 @@
 
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType as T, OperationType};
+use nnhal_hal::{OperandType as T, OperationType, tflite};
 
 use super::broadcast::{Lanes, unary};
-use super::element::{Float, Quant8, Quantized};
+use super::element::{Float, Quantized};
 use super::fixed_point;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -13,6 +13,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::QUANTIZE, quantize),
     (OperationType::DEQUANTIZE, dequantize),
     (OperationType::CAST, cast),
+    (tflite::QUANTIZE, quantize),
+    (tflite::DEQUANTIZE, dequantize),
 ];
 
 /// Types of input 0 and output 0.
@@ -28,13 +30,15 @@ fn quantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match types(context)? {
         (T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM) => quantize_to::<f32, u8>(context),
         (T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM_SIGNED) => quantize_to::<f32, i8>(context),
+        (T::TENSOR_FLOAT32, T::TENSOR_QUANT16_SYMM) => quantize_to::<f32, i16>(context),
         (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM) => quantize_to::<f16, u8>(context),
         (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM_SIGNED) => quantize_to::<f16, i8>(context),
+        (T::TENSOR_FLOAT16, T::TENSOR_QUANT16_SYMM) => quantize_to::<f16, i16>(context),
         types => Err(unexpected(types)),
     }
 }
 
-fn quantize_to<F: Float, Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn quantize_to<F: Float, Q: Quantized>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let output = context.outputs.tensor(0)?;
     let (scale, zero_point) = (output.scale(), output.zero_point());
     unary::<F, Q>(context, |value| {
@@ -46,6 +50,8 @@ fn dequantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match types(context)? {
         (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT32) => dequantize_to::<u8, f32>(context),
         (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT16) => dequantize_to::<u8, f16>(context),
+        (T::TENSOR_QUANT16_SYMM, T::TENSOR_FLOAT32) => dequantize_to::<i16, f32>(context),
+        (T::TENSOR_QUANT16_SYMM, T::TENSOR_FLOAT16) => dequantize_to::<i16, f16>(context),
         (T::TENSOR_QUANT8_SYMM_PER_CHANNEL, T::TENSOR_FLOAT32) => dequantize_channels::<f32>(context),
         (T::TENSOR_QUANT8_SYMM_PER_CHANNEL, T::TENSOR_FLOAT16) => dequantize_channels::<f16>(context),
         (T::TENSOR_QUANT8_SYMM | T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_FLOAT32) => {
@@ -58,7 +64,7 @@ fn dequantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
 }
 
-fn dequantize_to<Q: Quant8, F: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn dequantize_to<Q: Quantized, F: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     let (scale, zero_point) = (input.scale(), input.zero_point());
     unary::<Q, F>(context, |value| {
@@ -135,7 +141,7 @@ fn cast(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
+    use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -188,5 +194,27 @@ mod tests {
             .run_one::<f32>()
             .unwrap();
         assert_eq!(data, [1.0, -1.0, 20.0, -20.0, 3.0, -3.0, 40.0, -40.0]);
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_the_nearest_and_saturate() {
+        let steps =
+            Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[1, 1, 1, 1, 4]).with_quantization(0.5, 0);
+        let (_, data) = OneOperation::new(tflite::QUANTIZE)
+            .tensor(
+                OperandType::TENSOR_FLOAT32,
+                &[1, 1, 1, 1, 4],
+                &[0.25_f32, -100.1, 1e30, f32::NAN],
+            )
+            .output_operand(steps.clone())
+            .run_one::<i16>()
+            .unwrap();
+        assert_eq!(data, [1, -200, 32_767, 0]);
+        let (_, data) = OneOperation::new(tflite::DEQUANTIZE)
+            .operand(steps, &[1_i16, -200, 32_767, -32_768])
+            .output(OperandType::TENSOR_FLOAT32, &[])
+            .run_one::<f32>()
+            .unwrap();
+        assert_eq!(data, [0.5, -100.0, 16_383.5, -16_384.0]);
     }
 }

@@ -1,7 +1,8 @@
-//! Functions of 8-bit quantised values.
+//! Functions of quantised values.
 
 use super::broadcast::unary;
-use super::element::Quant8;
+use super::element::{Quant8, Quantized};
+use super::fixed_point::quantize;
 use crate::kernel::{KernelContext, KernelError};
 
 /// Applies `compute` to every element of input 0 of an 8-bit quantised type; a table serves larger tensors.
@@ -23,4 +24,28 @@ pub(super) fn results<T: Quant8>(compute: impl Fn(i32) -> i32) -> [T; 256] {
         *result = T::saturate(compute(value));
     }
     results
+}
+
+/// A function of real numbers as one of steps: from those of input 0 to the nearest of output 0, not clamped
+/// to its type.
+pub(super) fn of_numbers(
+    context: &mut KernelContext<'_>,
+    function: fn(f32) -> f32,
+) -> Result<impl Fn(i32) -> i32 + use<>, KernelError> {
+    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
+    let (scale, zero_point) = (input.scale(), input.zero_point());
+    let (output_scale, output_zero) = (output.scale(), output.zero_point());
+    Ok(move |value: i32| {
+        let result = function((value - zero_point) as f32 * scale);
+        quantize(result, output_scale, output_zero)
+    })
+}
+
+/// Applies a function of real numbers to every element of input 0, of 16-bit steps.
+pub(super) fn unary_sixteen_bit(
+    context: &mut KernelContext<'_>,
+    function: fn(f32) -> f32,
+) -> Result<(), KernelError> {
+    let compute = of_numbers(context, function)?;
+    unary::<i16, i16>(context, |value| i16::saturate(compute(value.to_i32())))
 }

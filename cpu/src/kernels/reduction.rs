@@ -1,36 +1,66 @@
 //! Reductions over axes: MEAN and the REDUCE_* operations.
 //!
 //! Sums, products and means of floats are accumulated in double precision and rounded once. A quantised mean
-//! is the nearest step to the real one, so that signed and unsigned tensors agree.
+//! is the nearest step to the real one, so that signed and unsigned tensors agree. Integers wrap; their mean is
+//! cut off towards 0, as in TFLite's kernel.
 
 use bytemuck::Pod;
 use half::f16;
 use nnhal_hal::ops::{OpError, reduction::reduced_axes};
-use nnhal_hal::{OperandType as T, OperationType};
+use nnhal_hal::{OperandType as T, OperationType, tflite};
 
 use super::broadcast::for_each_run;
-use super::element::{Float, Quant8, by_element, not_taken};
+use super::element::{Float, Quantized, by_element, not_taken};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::MEAN, mean),
-    (OperationType::REDUCE_ALL, |context| {
-        let combine = |all, value| u8::from(all != 0 && value != 0);
-        reduce::<u8, u8>(context, 1, combine, |all| all)
-    }),
-    (OperationType::REDUCE_ANY, |context| {
-        let combine = |any, value| u8::from(any != 0 || value != 0);
-        reduce::<u8, u8>(context, 0, combine, |any| any)
-    }),
-    (OperationType::REDUCE_MAX, |context| extremum(context, true)),
-    (OperationType::REDUCE_MIN, |context| extremum(context, false)),
-    (OperationType::REDUCE_PROD, |context| {
-        float_reduction(context, 1.0, |product, value| product * value)
-    }),
-    (OperationType::REDUCE_SUM, |context| {
-        float_reduction(context, 0.0, |sum, value| sum + value)
-    }),
+    (OperationType::REDUCE_ALL, all),
+    (OperationType::REDUCE_ANY, any),
+    (OperationType::REDUCE_MAX, maximum),
+    (OperationType::REDUCE_MIN, minimum),
+    (OperationType::REDUCE_PROD, product),
+    (OperationType::REDUCE_SUM, sum),
+    (tflite::MEAN, mean),
+    (tflite::REDUCE_ALL, all),
+    (tflite::REDUCE_ANY, any),
+    (tflite::REDUCE_MAX, maximum),
+    (tflite::REDUCE_MIN, minimum),
+    (tflite::REDUCE_PROD, product),
+    (tflite::REDUCE_SUM, sum),
 ];
+
+fn all(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let combine = |all, value| u8::from(all != 0 && value != 0);
+    reduce::<u8, u8>(context, 1, combine, |all| all)
+}
+
+fn any(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let combine = |any, value| u8::from(any != 0 || value != 0);
+    reduce::<u8, u8>(context, 0, combine, |any| any)
+}
+
+fn maximum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    extremum(context, true)
+}
+
+fn minimum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    extremum(context, false)
+}
+
+fn product(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
+        return reduce::<i32, i32>(context, 1, i32::wrapping_mul, |product| product);
+    }
+    float_reduction(context, 1.0, |product, value| product * value)
+}
+
+fn sum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
+        return reduce::<i32, i32>(context, 0, i32::wrapping_add, |sum| sum);
+    }
+    float_reduction(context, 0.0, |sum, value| sum + value)
+}
 
 /// Reduces input 0 along the axes that input 1 names: every output element is `finish` of the accumulator
 /// that began as `start` and took in its elements by `combine`.
@@ -99,10 +129,24 @@ fn elements_for_each_output(context: &mut KernelContext<'_>) -> Result<usize, Ke
 }
 
 fn mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
+        return integer_mean(context);
+    }
     by_element!(context, {
         [f32, f16] => float_mean(context),
-        [u8, i8] => quantized_mean(context),
+        [u8, i8, i16] => quantized_mean(context),
     })
+}
+
+fn integer_mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let count = elements_for_each_output(context)?.max(1) as i64;
+    reduce::<i32, i64>(
+        context,
+        0,
+        |sum, value| sum + i64::from(value),
+        // A mean of 32-bit integers is one.
+        |sum| (sum / count) as i32,
+    )
 }
 
 fn float_mean<E: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -115,9 +159,13 @@ fn float_mean<E: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelErr
     )
 }
 
-fn quantized_mean<E: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn quantized_mean<E: Quantized>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let count = elements_for_each_output(context)? as i64;
-    let zero_point = i64::from(context.inputs.tensor(0)?.zero_point());
+    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
+    let zero_point = i64::from(input.zero_point());
+    let output_zero = output.zero_point();
+    let is_rescaled = input.scale() != output.scale();
+    let factor = f64::from(input.scale()) / (f64::from(output.scale()) * count as f64);
     reduce::<E, i64>(
         context,
         0,
@@ -125,17 +173,28 @@ fn quantized_mean<E: Quant8>(context: &mut KernelContext<'_>) -> Result<(), Kern
         |sum| {
             let sum = sum - zero_point * count;
             // To nearest, ties away from the zero point.
-            let half = if sum < 0 { -(count / 2) } else { count / 2 };
-            E::saturate(((sum + half) / count + zero_point) as i32)
+            let mean = if is_rescaled {
+                (sum as f64 * factor).round() as i32
+            } else {
+                let half = if sum < 0 { -(count / 2) } else { count / 2 };
+                ((sum + half) / count) as i32
+            };
+            E::saturate(mean.saturating_add(output_zero))
         },
     )
 }
 
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     elements_for_each_output(context)?;
+    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
+        return match largest {
+            true => reduce::<i32, i32>(context, i32::MIN, i32::max, |most| most),
+            false => reduce::<i32, i32>(context, i32::MAX, i32::min, |least| least),
+        };
+    }
     by_element!(context, {
         [f32, f16] => float_extremum(context, largest),
-        [u8, i8] => quantized_extremum(context, largest),
+        [u8, i8, i16] => quantized_extremum(context, largest),
     })
 }
 
@@ -157,7 +216,10 @@ fn float_extremum<E: Float>(context: &mut KernelContext<'_>, largest: bool) -> R
     }
 }
 
-fn quantized_extremum<E: Quant8>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+fn quantized_extremum<E: Quantized>(
+    context: &mut KernelContext<'_>,
+    largest: bool,
+) -> Result<(), KernelError> {
     if largest {
         reduce::<E, E>(context, E::saturate(E::LEAST), E::max, |most| most)
     } else {
@@ -189,7 +251,7 @@ fn float_reduction(
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -249,5 +311,79 @@ mod tests {
                 i32::from(mean_of(T::TENSOR_QUANT8_ASYMM_SIGNED, 0, &signed))
             );
         }
+    }
+
+    fn of_integers(operation: OperationType, values: &[i32]) -> Result<Vec<i32>, String> {
+        let operands = OneOperation::new(operation)
+            .tensor(T::TENSOR_INT32, &[1, 1, 1, 1, 2, values.len() as u32 / 2], values)
+            .tensor(T::TENSOR_INT32, &[1], &[-1]);
+        let operands = match operation {
+            tflite::MEAN => operands.i32(0),
+            _ => operands.tensor(T::BOOL, &[], &[0_u8]),
+        };
+        Ok(operands.output(T::TENSOR_INT32, &[]).run_one::<i32>()?.1)
+    }
+
+    #[test]
+    fn integers_are_reduced_and_wrap() {
+        let values = [5, -7, i32::MAX, 1];
+        assert_eq!(of_integers(tflite::REDUCE_MAX, &values).unwrap(), [5, i32::MAX]);
+        assert_eq!(of_integers(tflite::REDUCE_MIN, &values).unwrap(), [-7, 1]);
+        assert_eq!(of_integers(tflite::REDUCE_SUM, &values).unwrap(), [-2, i32::MIN]);
+        assert_eq!(
+            of_integers(tflite::REDUCE_PROD, &values).unwrap(),
+            [-35, i32::MAX]
+        );
+        assert_eq!(
+            of_integers(tflite::MEAN, &[5, -8, i32::MAX, 1]).unwrap(),
+            [-1, 1 << 30]
+        );
+    }
+
+    #[test]
+    fn nothing_has_no_extreme_and_no_mean() {
+        for operation in [tflite::REDUCE_MAX, tflite::REDUCE_MIN, tflite::MEAN] {
+            let error = of_integers(operation, &[]).unwrap_err();
+            assert!(error.contains("no element along"), "{error}");
+        }
+        assert_eq!(of_integers(tflite::REDUCE_SUM, &[]).unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn means_of_sixteen_bit_steps_may_have_another_scale() {
+        let mean = |scale, output_scale| {
+            let steps =
+                |scale, dims: &[u32]| Operand::new(T::TENSOR_QUANT16_SYMM, dims).with_quantization(scale, 0);
+            OneOperation::new(tflite::MEAN)
+                .operand(
+                    steps(scale, &[2, 3]),
+                    &[100_i16, 101, 101, -32_768, -32_768, -32_767],
+                )
+                .tensor(T::TENSOR_INT32, &[1], &[1])
+                .i32(0)
+                .output_operand(steps(output_scale, &[]))
+                .run_one::<i16>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(mean(1.0, 1.0), [101, -32_768]);
+        assert_eq!(mean(1.0, 0.5), [201, -32_768]);
+        assert_eq!(mean(0.5, 1.0), [50, -16_384]);
+    }
+
+    #[test]
+    fn truth_is_reduced_along_any_of_eight_axes() {
+        let of = |operation| {
+            OneOperation::new(operation)
+                .tensor(T::TENSOR_BOOL8, &[1, 1, 1, 1, 1, 1, 2, 2], &[0_u8, 1, 0, 0])
+                .tensor(T::TENSOR_INT32, &[1], &[7])
+                .tensor(T::BOOL, &[], &[0_u8])
+                .output(T::TENSOR_BOOL8, &[])
+                .run_one::<u8>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(tflite::REDUCE_ANY), [1, 0]);
+        assert_eq!(of(tflite::REDUCE_ALL), [0, 0]);
     }
 }

@@ -59,6 +59,26 @@ const SIGNED_PER_CHANNEL: &[T] = &[
     T::TENSOR_INT32,
 ];
 
+/// Types of 16-bit steps with a filter of signed bytes, quantised per channel by this rule.
+pub const fn sixteen_bit(per_channel: Rule) -> [Variant; 2] {
+    [
+        Variant::new(V1_3, SIXTEEN_BIT),
+        Variant::new(V1_2, SIXTEEN_BIT_PER_CHANNEL).only_if(per_channel),
+    ]
+}
+
+/// 16-bit steps with signed weights.
+pub const SIXTEEN_BIT: &[T] = &[
+    T::TENSOR_QUANT16_SYMM,
+    T::TENSOR_QUANT8_ASYMM_SIGNED,
+    T::TENSOR_INT32,
+];
+const SIXTEEN_BIT_PER_CHANNEL: &[T] = &[
+    T::TENSOR_QUANT16_SYMM,
+    T::TENSOR_QUANT8_SYMM_PER_CHANNEL,
+    T::TENSOR_INT32,
+];
+
 /// How far the scale of a bias may be from the product of input and filter scale, relative to the smaller;
 /// the HAL reference's figure.
 const BIAS_SCALE_TOLERANCE: f64 = 1e-6;

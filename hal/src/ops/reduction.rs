@@ -1,6 +1,6 @@
 //! Reductions over axes: MEAN and the REDUCE_* operations.
 
-use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
+use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape, tflite};
 
 use super::context::{OpError, OperationContext, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
@@ -113,7 +113,12 @@ fn reduced_shape(context: &dyn OperationContext, outputs: &mut [Shape]) -> Resul
     let result = shapes::shape_of(&dims[..rank.max(1)])?;
     let needs_elements = matches!(
         context.operation(),
-        OperationType::MEAN | OperationType::REDUCE_MAX | OperationType::REDUCE_MIN
+        OperationType::MEAN
+            | OperationType::REDUCE_MAX
+            | OperationType::REDUCE_MIN
+            | tflite::MEAN
+            | tflite::REDUCE_MAX
+            | tflite::REDUCE_MIN
     );
     if needs_elements && shape.dims().contains(&0) && !result.dims().contains(&0) {
         let message = format!("with dimensions {shape:?} has no element along the reduced axes");

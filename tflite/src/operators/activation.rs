@@ -3,11 +3,13 @@
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
+use super::elementwise::unary;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::normalization::with_fixed_scale;
 use crate::file::options::LeakyReluOptions;
 use crate::graph::Id;
+use crate::tensor::ElementType;
 
 const LIKE_INPUT: &str = "quantized anew where input and output differ in scale";
 const FIXED_SCALE: &str = "quantized anew where the output has not the scale that NNAPI fixes";
@@ -47,11 +49,19 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.settle(target)
         },
     ),
-    Mapping::new(Builtin::HARD_SWISH, &[O::HARD_SWISH], "", |node| {
-        let input = node.input(0)?;
-        let output = node.output(0)?;
-        node.emit(O::HARD_SWISH, &[input], &[output])
-    }),
+    Mapping::new(
+        Builtin::HARD_SWISH,
+        &[O::HARD_SWISH],
+        "16-bit operands in floats",
+        |node| {
+            if node.tensor(0)?.element_type == ElementType::Int16 {
+                return unary(node, O::HARD_SWISH);
+            }
+            let input = node.input(0)?;
+            let output = node.output(0)?;
+            node.emit(O::HARD_SWISH, &[input], &[output])
+        },
+    ),
     Mapping::new(Builtin::PRELU, &[O::PRELU], "", |node| {
         let inputs = [node.input(0)?, node.input(1)?];
         let output = node.output(0)?;
@@ -92,7 +102,7 @@ fn leaky_relu(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
 }
 
 /// A constant of one element of this type. A quantized one represents the value without error: one step of
-/// its size away from the zero point.
+/// its size away from the zero point, which of 16-bit steps is 0.
 fn constant_of_one(node: &mut Node<'_, '_, '_, '_>, ty: OperandType, value: f32) -> Result<Id, Refusal> {
     if !value.is_finite() {
         return Err(Refusal::Reason(format!(
@@ -102,6 +112,11 @@ fn constant_of_one(node: &mut Node<'_, '_, '_, '_>, ty: OperandType, value: f32)
     let operand = Operand::new(ty, &[1]);
     match ty {
         OperandType::TENSOR_FLOAT16 => node.filled(operand, &half::f16::from_f32(value).to_le_bytes()),
+        OperandType::TENSOR_QUANT16_SYMM => {
+            let scale = if value == 0.0 { 1.0 } else { value.abs() };
+            let element = i16::from(value > 0.0) - i16::from(value < 0.0);
+            node.filled(operand.with_quantization(scale, 0), &element.to_le_bytes())
+        }
         OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
             let (scale, zero_point, element) = match value {
                 0.0 => (1.0, 0, 0),

@@ -6,6 +6,7 @@ use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::GeluOptions;
+use crate::tensor::ElementType;
 
 const IN_FLOATS: &str = "quantized operands in floats";
 
@@ -15,7 +16,10 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::EXP, &[O::EXP], IN_FLOATS, |node| unary(node, O::EXP)),
     Mapping::new(Builtin::LOG, &[O::LOG], IN_FLOATS, |node| unary(node, O::LOG)),
     Mapping::new(Builtin::SQRT, &[O::SQRT], IN_FLOATS, |node| unary(node, O::SQRT)),
-    Mapping::new(Builtin::RSQRT, &[O::RSQRT], "", |node| {
+    Mapping::new(Builtin::RSQRT, &[O::RSQRT], "16-bit operands in floats", |node| {
+        if node.tensor(0)?.element_type == ElementType::Int16 {
+            return unary(node, O::RSQRT);
+        }
         let input = node.input(0)?;
         let output = node.output(0)?;
         node.emit(O::RSQRT, &[input], &[output])
@@ -53,7 +57,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
-fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+/// Quantized operands in floats.
+pub(super) fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     let input = node.real_input(0)?;
     let target = node.real_output(0)?;
     node.emit(kind, &[input], &[target.id])?;

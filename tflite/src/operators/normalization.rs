@@ -7,18 +7,30 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{L2NormOptions, LocalResponseNormalizationOptions, SoftmaxOptions};
 use crate::graph::Id;
-use crate::tensor::Quantization;
+use crate::tensor::{ElementType, Quantization};
 
 const FIXED_SCALE: &str = "quantized anew where the output has not the scale that NNAPI fixes";
 
 pub(super) const MAPPINGS: &[Mapping] = &[
-    Mapping::new(Builtin::SOFTMAX, &[O::SOFTMAX], FIXED_SCALE, |node| {
-        let beta = node.options::<SoftmaxOptions>()?.beta;
-        let input = node.input(0)?;
-        let ty = node.ty(input);
-        let beta = node.scalar_float(beta, ty)?;
-        with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
-    }),
+    Mapping::new(
+        Builtin::SOFTMAX,
+        &[O::SOFTMAX],
+        "quantized anew where the output has not the scale that NNAPI fixes; 16-bit operands in floats",
+        |node| {
+            let beta = node.options::<SoftmaxOptions>()?.beta;
+            if node.tensor(0)?.element_type == ElementType::Int16 {
+                let input = node.real_input(0)?;
+                let beta = node.scalar_float(beta, OperandType::TENSOR_FLOAT32)?;
+                let target = node.real_output(0)?;
+                node.emit(O::SOFTMAX, &[input, beta], &[target.id])?;
+                return node.settle(target);
+            }
+            let input = node.input(0)?;
+            let ty = node.ty(input);
+            let beta = node.scalar_float(beta, ty)?;
+            with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
+        },
+    ),
     Mapping::new(
         Builtin::LOG_SOFTMAX,
         &[O::LOG_SOFTMAX],

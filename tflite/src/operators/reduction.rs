@@ -16,13 +16,13 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::MEAN,
         &[O::MEAN, O::REDUCE_SUM],
-        "by REDUCE_SUM in floats, rounded as the file's runtime does, where quantized input and output differ in scale",
+        "by REDUCE_SUM in floats, rounded as the file's runtime does, where 8-bit input and output differ in scale",
         |node| {
             let (input, output) = (
                 node.tensor(0)?.quantization(),
                 node.output_tensor(0)?.quantization(),
             );
-            if input == output {
+            if input == output || node.tensor(0)?.element_type == ElementType::Int16 {
                 reduce(node, O::MEAN)
             } else {
                 mean_to_other_scale(node)
@@ -77,7 +77,11 @@ fn reduce(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     let keep = node.options::<ReducerOptions>()?.keep_dims;
     let input = node.input(0)?;
     let inputs = [input, axes(node)?, keep_dims(node, kind, keep)?];
-    let output = node.output_moved_from(0, input)?;
+    // A mean may have another scale, where the extension computes it.
+    let output = match kind {
+        O::MEAN => node.output(0)?,
+        _ => node.output_moved_from(0, input)?,
+    };
     node.emit(kind, &inputs, &[output])
 }
 

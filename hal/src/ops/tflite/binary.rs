@@ -1,15 +1,22 @@
 //! Element-wise functions of two operands that broadcast.
 
+use crate::ops::arithmetic::check_activation;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::broadcast_of_two;
 use crate::ops::signature::{Form, Param, Ty, Variant};
-use crate::{OperationType, tflite};
+use crate::{OperandType as T, OperationType, tflite};
 
-use super::types::{FLOATS, INTEGERS_AND_STEPS, NUMBERS_AND_STEPS};
+use super::types::{FLOATS, FLOATS_AND_STEPS, INTEGERS_AND_STEPS, NUMBERS, NUMBERS_AND_STEPS};
 
 const PLAIN: &[Form] = &[Form::default(&[
     Param::new("input0", Ty::Var(0)),
     Param::new("input1", Ty::Var(0)),
+])];
+
+const WITH_ACTIVATION: &[Form] = &[Form::default(&[
+    Param::new("input0", Ty::Var(0)),
+    Param::new("input1", Ty::Var(0)),
+    Param::scalar("activation", T::INT32),
 ])];
 
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
@@ -26,7 +33,22 @@ const fn plain(operation: OperationType, variants: &'static [Variant]) -> Operat
     }
 }
 
+const fn with_activation(operation: OperationType, variants: &'static [Variant]) -> OperationEntry {
+    OperationEntry {
+        forms: WITH_ACTIVATION,
+        check: check_activation,
+        ..plain(operation, variants)
+    }
+}
+
 pub(super) const ENTRIES: &[OperationEntry] = &[
+    with_activation(tflite::ADD, NUMBERS_AND_STEPS),
+    with_activation(tflite::SUB, NUMBERS_AND_STEPS),
+    with_activation(tflite::MUL, NUMBERS_AND_STEPS),
+    with_activation(tflite::DIV, NUMBERS),
+    plain(tflite::MAXIMUM, NUMBERS_AND_STEPS),
+    plain(tflite::MINIMUM, NUMBERS_AND_STEPS),
+    plain(tflite::PRELU, FLOATS_AND_STEPS),
     plain(tflite::ATAN2, FLOATS),
     plain(tflite::BITWISE_XOR, INTEGERS_AND_STEPS),
     plain(tflite::FLOOR_DIV, NUMBERS_AND_STEPS),

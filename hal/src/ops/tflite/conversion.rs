@@ -1,9 +1,12 @@
-//! CAST between all types.
+//! CAST between all types, and QUANTIZE and DEQUANTIZE with 16-bit steps.
 
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::quantization;
 use crate::ops::shapes::same_as_input;
-use crate::ops::signature::{Form, Param, Ty};
+use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{HalVersion, OperandType as T, tflite};
+
+use super::with_types;
 
 use HalVersion::{V1_2, V1_3};
 
@@ -17,12 +20,33 @@ const CAST_TYPES: Ty = Ty::AnyOf(&[
     (T::TENSOR_QUANT16_SYMM, V1_2),
 ]);
 
-pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
-    operation: tflite::CAST,
-    variants: &[],
-    forms: &[Form::default(&[Param::new("input", CAST_TYPES)])],
-    outputs: &[Param::new("output", CAST_TYPES)],
-    outputs_repeat: false,
-    check: no_further_rule,
-    shape: ShapeRule::Infer(same_as_input),
-}];
+const QUANTIZE_TYPES: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_FLOAT32, T::TENSOR_QUANT16_SYMM]),
+    Variant::new(V1_2, &[T::TENSOR_FLOAT16, T::TENSOR_QUANT16_SYMM]),
+];
+
+const DEQUANTIZE_TYPES: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT16]),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_FLOAT32]),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_FLOAT16]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM, T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM, T::TENSOR_FLOAT16]),
+];
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: tflite::CAST,
+        variants: &[],
+        forms: &[Form::default(&[Param::new("input", CAST_TYPES)])],
+        outputs: &[Param::new("output", CAST_TYPES)],
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::Infer(same_as_input),
+    },
+    with_types(quantization::ENTRIES, tflite::QUANTIZE, QUANTIZE_TYPES),
+    OperationEntry {
+        forms: &[Form::default(&[Param::new("input", Ty::Var(0))])],
+        ..with_types(quantization::ENTRIES, tflite::DEQUANTIZE, DEQUANTIZE_TYPES)
+    },
+];

@@ -1,11 +1,13 @@
-//! Element-wise functions of one operand: COS, GELU, ROUND and SIGN.
+//! Element-wise functions of one operand: activations, COS, GELU, ROUND and SIGN.
 
+use crate::ops::activation;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{OperandType as T, OperationType, tflite};
 
 use super::types::{FLOATS, FLOATS_AND_STEPS, NUMBERS};
+use super::with_types;
 
 const INPUT: &[Form] = &[Form::default(&[Param::new("input", Ty::Var(0))])];
 
@@ -23,7 +25,20 @@ const fn unary(operation: OperationType, variants: &'static [Variant]) -> Operat
     }
 }
 
+/// With the rules of NNAPI's activation, which say nothing of 16-bit steps but that RELU keeps their scale.
+const fn activation(operation: OperationType) -> OperationEntry {
+    OperationEntry {
+        forms: INPUT,
+        ..with_types(activation::ENTRIES, operation, FLOATS_AND_STEPS)
+    }
+}
+
 pub(super) const ENTRIES: &[OperationEntry] = &[
+    activation(tflite::LOGISTIC),
+    activation(tflite::RELU),
+    activation(tflite::RELU1),
+    activation(tflite::RELU6),
+    activation(tflite::TANH),
     unary(tflite::COS, FLOATS),
     OperationEntry {
         forms: &[Form::default(&[

@@ -7,6 +7,8 @@ mod choice;
 mod conversion;
 mod elementwise;
 mod joining;
+mod layers;
+mod reduction;
 mod reshape;
 mod series;
 mod types;
@@ -22,6 +24,8 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     conversion::ENTRIES,
     elementwise::ENTRIES,
     joining::ENTRIES,
+    layers::ENTRIES,
+    reduction::ENTRIES,
     reshape::ENTRIES,
     series::ENTRIES,
 ];

@@ -1,0 +1,33 @@
+//! Layers, products of matrices and pools of 16-bit steps.
+
+use crate::ops::operation_entry::OperationEntry;
+use crate::ops::signature::Variant;
+use crate::ops::{batch_matmul, convolution, depthwise_convolution, filters, fully_connected, pooling};
+use crate::{HalVersion, OperandType as T, tflite};
+
+use HalVersion::{V1_2, V1_3};
+
+use super::with_types;
+
+const STEPS: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    with_types(pooling::ENTRIES, tflite::AVERAGE_POOL_2D, STEPS),
+    with_types(batch_matmul::ENTRIES, tflite::BATCH_MATMUL, STEPS),
+    with_types(
+        convolution::ENTRIES,
+        tflite::CONV_2D,
+        &filters::sixteen_bit(filters::per_channel_along_0),
+    ),
+    with_types(
+        depthwise_convolution::ENTRIES,
+        tflite::DEPTHWISE_CONV_2D,
+        &filters::sixteen_bit(filters::per_channel_along_3),
+    ),
+    with_types(
+        fully_connected::ENTRIES,
+        tflite::FULLY_CONNECTED,
+        &[Variant::new(V1_3, filters::SIXTEEN_BIT)],
+    ),
+    with_types(pooling::ENTRIES, tflite::MAX_POOL_2D, STEPS),
+];
