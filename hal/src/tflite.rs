@@ -59,7 +59,7 @@ operations! {
     DEQUANTIZE = of(OperationType::DEQUANTIZE);
     /// FULLY_CONNECTED of 16-bit steps, with weights of signed bytes.
     FULLY_CONNECTED = of(OperationType::FULLY_CONNECTED);
-    /// LOGISTIC, also of 16-bit steps of any scale, up to rank 8.
+    /// LOGISTIC, also of 16-bit steps, up to rank 8.
     LOGISTIC = of(OperationType::LOGISTIC);
     /// MAX_POOL_2D of 16-bit steps.
     MAX_POOL_2D = of(OperationType::MAX_POOL_2D);
@@ -73,7 +73,9 @@ operations! {
     RELU6 = of(OperationType::RELU6);
     /// RESHAPE of any type that tensors have, up to rank 8.
     RESHAPE = of(OperationType::RESHAPE);
-    /// TANH, also of 16-bit steps of any scale, up to rank 8.
+    /// SOFTMAX of 16-bit steps.
+    SOFTMAX = of(OperationType::SOFTMAX);
+    /// TANH, also of 16-bit steps, up to rank 8.
     TANH = of(OperationType::TANH);
     /// DIV up to rank 8.
     DIV = of(OperationType::DIV);

@@ -39,6 +39,7 @@ mod heatmap;
 #[cfg(test)]
 mod hostile_extents;
 mod image;
+mod interpolated;
 pub(crate) mod layer;
 mod logical;
 mod lookup;

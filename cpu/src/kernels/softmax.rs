@@ -1,25 +1,28 @@
 //! SOFTMAX and LOG_SOFTMAX.
 //!
 //! Quantised SOFTMAX follows the HAL reference: differences to the largest input in fixed point with five
-//! integer bits, their exponentials summed with twelve, one reciprocal for each lane.
+//! integer bits, their exponentials summed with twelve, one reciprocal for each lane. That of 16-bit steps is
+//! the extension's.
 
 use half::f16;
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::shapes;
+use nnhal_hal::{OperationType, tflite};
 
 use super::broadcast::Lanes;
 use super::element::{Float, Quant8, by_element};
 use super::fixed_point::{Multiplier, saturating_rounding_doubling_high_multiply};
 use super::fixed_point_functions::{exp_of_negative, reciprocal_of_one_plus};
+use super::interpolated;
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::SOFTMAX, softmax),
     (OperationType::LOG_SOFTMAX, log_softmax),
+    (tflite::SOFTMAX, interpolated::softmax),
 ];
 
 /// The lanes along the axis that input 2 names, the last if it is left out.
-fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
+pub(super) fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
     let shape = inputs.tensor(0)?.shape;
     let axis = shapes::resolve_axis(2, inputs.i32_or(2, -1)?, shape.rank())?;
     Ok(Lanes::along(&shape, axis))

@@ -80,20 +80,22 @@ fn check_relu(context: &dyn OperationContext) -> Result<(), OpError> {
     context.check_same_quantization(0, 0)
 }
 
-/// The result lies between 0 and 1: one step is 1/256 from the least value up.
+/// The result lies between 0 and 1: one step is 1/256 from the least value up, or 1/32768 of 16 bits.
 fn check_logistic(context: &dyn OperationContext) -> Result<(), OpError> {
     match context.required(0)?.ty() {
         T::TENSOR_QUANT8_ASYMM => context.check_output_quantization(0, 1.0 / 256.0, 0),
         T::TENSOR_QUANT8_ASYMM_SIGNED => context.check_output_quantization(0, 1.0 / 256.0, -128),
+        T::TENSOR_QUANT16_SYMM => context.check_output_quantization(0, 1.0 / 32_768.0, 0),
         _ => Ok(()),
     }
 }
 
-/// The result lies between -1 and 1: one step is 1/128 around the middle.
+/// The result lies between -1 and 1: one step is 1/128 around the middle, or 1/32768 of 16 bits.
 fn check_tanh(context: &dyn OperationContext) -> Result<(), OpError> {
     match context.required(0)?.ty() {
         T::TENSOR_QUANT8_ASYMM => context.check_output_quantization(0, 1.0 / 128.0, 128),
         T::TENSOR_QUANT8_ASYMM_SIGNED => context.check_output_quantization(0, 1.0 / 128.0, 0),
+        T::TENSOR_QUANT16_SYMM => context.check_output_quantization(0, 1.0 / 32_768.0, 0),
         _ => Ok(()),
     }
 }

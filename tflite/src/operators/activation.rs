@@ -3,13 +3,11 @@
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
-use super::elementwise::unary;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::normalization::with_fixed_scale;
 use crate::file::options::LeakyReluOptions;
 use crate::graph::Id;
-use crate::tensor::ElementType;
 
 const LIKE_INPUT: &str = "quantized anew where input and output differ in scale";
 const FIXED_SCALE: &str = "quantized anew where the output has not the scale that NNAPI fixes";
@@ -49,19 +47,11 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.settle(target)
         },
     ),
-    Mapping::new(
-        Builtin::HARD_SWISH,
-        &[O::HARD_SWISH],
-        "16-bit operands in floats",
-        |node| {
-            if node.tensor(0)?.element_type == ElementType::Int16 {
-                return unary(node, O::HARD_SWISH);
-            }
-            let input = node.input(0)?;
-            let output = node.output(0)?;
-            node.emit(O::HARD_SWISH, &[input], &[output])
-        },
-    ),
+    Mapping::new(Builtin::HARD_SWISH, &[O::HARD_SWISH], "", |node| {
+        let input = node.input(0)?;
+        let output = node.output(0)?;
+        node.emit(O::HARD_SWISH, &[input], &[output])
+    }),
     Mapping::new(Builtin::PRELU, &[O::PRELU], "", |node| {
         let inputs = [node.input(0)?, node.input(1)?];
         let output = node.output(0)?;

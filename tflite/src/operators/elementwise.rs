@@ -58,7 +58,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 ];
 
 /// Quantized operands in floats.
-pub(super) fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     let input = node.real_input(0)?;
     let target = node.real_output(0)?;
     node.emit(kind, &[input], &[target.id])?;

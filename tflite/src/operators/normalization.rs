@@ -7,30 +7,18 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{L2NormOptions, LocalResponseNormalizationOptions, SoftmaxOptions};
 use crate::graph::Id;
-use crate::tensor::{ElementType, Quantization};
+use crate::tensor::Quantization;
 
 const FIXED_SCALE: &str = "quantized anew where the output has not the scale that NNAPI fixes";
 
 pub(super) const MAPPINGS: &[Mapping] = &[
-    Mapping::new(
-        Builtin::SOFTMAX,
-        &[O::SOFTMAX],
-        "quantized anew where the output has not the scale that NNAPI fixes; 16-bit operands in floats",
-        |node| {
-            let beta = node.options::<SoftmaxOptions>()?.beta;
-            if node.tensor(0)?.element_type == ElementType::Int16 {
-                let input = node.real_input(0)?;
-                let beta = node.scalar_float(beta, OperandType::TENSOR_FLOAT32)?;
-                let target = node.real_output(0)?;
-                node.emit(O::SOFTMAX, &[input, beta], &[target.id])?;
-                return node.settle(target);
-            }
-            let input = node.input(0)?;
-            let ty = node.ty(input);
-            let beta = node.scalar_float(beta, ty)?;
-            with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
-        },
-    ),
+    Mapping::new(Builtin::SOFTMAX, &[O::SOFTMAX], FIXED_SCALE, |node| {
+        let beta = node.options::<SoftmaxOptions>()?.beta;
+        let input = node.input(0)?;
+        let ty = node.ty(input);
+        let beta = node.scalar_float(beta, ty)?;
+        with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
+    }),
     Mapping::new(
         Builtin::LOG_SOFTMAX,
         &[O::LOG_SOFTMAX],
@@ -75,7 +63,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 ];
 
 /// An operation whose quantized results have one scale and, for unsigned and signed results, these zero
-/// points.
+/// points. Those of 16 bits reach from -1 to 1.
 pub(super) fn with_fixed_scale(
     node: &mut Node<'_, '_, '_, '_>,
     kind: O,
@@ -83,9 +71,10 @@ pub(super) fn with_fixed_scale(
     scale: f32,
     zero_points: (i32, i32),
 ) -> Result<(), Refusal> {
-    let zero_point = match node.ty(inputs[0]) {
-        OperandType::TENSOR_QUANT8_ASYMM => zero_points.0,
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => zero_points.1,
+    let (scale, zero_point) = match node.ty(inputs[0]) {
+        OperandType::TENSOR_QUANT8_ASYMM => (scale, zero_points.0),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => (scale, zero_points.1),
+        OperandType::TENSOR_QUANT16_SYMM => (1.0 / 32_768.0, 0),
         _ => {
             let output = node.output(0)?;
             return node.emit(kind, inputs, &[output]);

@@ -25,7 +25,7 @@ const fn unary(operation: OperationType, variants: &'static [Variant]) -> Operat
     }
 }
 
-/// With the rules of NNAPI's activation, which say nothing of 16-bit steps but that RELU keeps their scale.
+/// With the rules of NNAPI's activation.
 const fn activation(operation: OperationType) -> OperationEntry {
     OperationEntry {
         forms: INPUT,

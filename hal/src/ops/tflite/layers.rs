@@ -1,8 +1,10 @@
-//! Layers, products of matrices and pools of 16-bit steps.
+//! Layers, products of matrices, pools and SOFTMAX of 16-bit steps.
 
 use crate::ops::operation_entry::OperationEntry;
 use crate::ops::signature::Variant;
-use crate::ops::{batch_matmul, convolution, depthwise_convolution, filters, fully_connected, pooling};
+use crate::ops::{
+    batch_matmul, convolution, depthwise_convolution, filters, fully_connected, pooling, softmax,
+};
 use crate::{HalVersion, OperandType as T, tflite};
 
 use HalVersion::{V1_2, V1_3};
@@ -30,4 +32,9 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         &[Variant::new(V1_3, filters::SIXTEEN_BIT)],
     ),
     with_types(pooling::ENTRIES, tflite::MAX_POOL_2D, STEPS),
+    with_types(
+        softmax::ENTRIES,
+        tflite::SOFTMAX,
+        &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM, T::FLOAT32])],
+    ),
 ];
