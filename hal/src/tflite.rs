@@ -57,6 +57,8 @@ operations! {
     DEPTHWISE_CONV_2D = of(OperationType::DEPTHWISE_CONV_2D);
     /// DEQUANTIZE, also of 16-bit steps, up to rank 8.
     DEQUANTIZE = of(OperationType::DEQUANTIZE);
+    /// EMBEDDING_LOOKUP of any type that tensors have.
+    EMBEDDING_LOOKUP = of(OperationType::EMBEDDING_LOOKUP);
     /// FULLY_CONNECTED of 16-bit steps, with weights of signed bytes.
     FULLY_CONNECTED = of(OperationType::FULLY_CONNECTED);
     /// LOGISTIC, also of 16-bit steps, up to rank 8.
@@ -81,16 +83,24 @@ operations! {
     DIV = of(OperationType::DIV);
     /// MEAN, also of integers, of 16-bit steps and to another scale, up to rank 8.
     MEAN = of(OperationType::MEAN);
+    /// PAD of any type that tensors have, up to rank 8.
+    PAD = of(OperationType::PAD);
     /// SQUEEZE of any type that tensors have, up to rank 8.
     SQUEEZE = of(OperationType::SQUEEZE);
+    /// STRIDED_SLICE of any type that tensors have, up to rank 8; axes behind the bounds are taken whole.
+    STRIDED_SLICE = of(OperationType::STRIDED_SLICE);
     /// SUB, also of 16-bit steps, up to rank 8.
     SUB = of(OperationType::SUB);
+    /// TRANSPOSE of any type that tensors have, up to rank 8.
+    TRANSPOSE = of(OperationType::TRANSPOSE);
     /// CAST between all types of numbers and truth values. Integers beyond the output's type wrap.
     CAST = of(OperationType::CAST);
     /// EQUAL, also of 16-bit steps.
     EQUAL = of(OperationType::EQUAL);
     /// EXPAND_DIMS of any type that tensors have, up to rank 8.
     EXPAND_DIMS = of(OperationType::EXPAND_DIMS);
+    /// GATHER of any type that tensors have, for each element of the axes that input and indices share.
+    GATHER = of(OperationType::GATHER);
     /// GREATER, also of 16-bit steps.
     GREATER = of(OperationType::GREATER);
     /// GREATER_EQUAL, also of 16-bit steps.
@@ -105,6 +115,8 @@ operations! {
     MINIMUM = of(OperationType::MINIMUM);
     /// NOT_EQUAL, also of 16-bit steps.
     NOT_EQUAL = of(OperationType::NOT_EQUAL);
+    /// PAD_V2 of any type that tensors have, up to rank 8.
+    PAD_V2 = of(OperationType::PAD_V2);
     /// PRELU, also of 16-bit steps.
     PRELU = of(OperationType::PRELU);
     /// QUANTIZE, also to 16-bit steps.
@@ -123,8 +135,24 @@ operations! {
     REDUCE_SUM = of(OperationType::REDUCE_SUM);
     /// SELECT of any type that tensors have; condition and choices broadcast to one shape.
     SELECT = of(OperationType::SELECT);
+    /// SLICE of any type that tensors have.
+    SLICE = of(OperationType::SLICE);
+    /// SPLIT of any type that tensors have.
+    SPLIT = of(OperationType::SPLIT);
+    /// TILE of any type that tensors have.
+    TILE = of(OperationType::TILE);
+    /// TOPK_V2 of any type that has an order; of equal elements the one with the smaller index comes first.
+    TOPK_V2 = of(OperationType::TOPK_V2);
+    /// FILL of any type that tensors have, with a tensor of one element.
+    FILL = of(OperationType::FILL);
     /// BATCH_MATMUL of 16-bit steps.
     BATCH_MATMUL = of(OperationType::BATCH_MATMUL);
+    /// PACK of any type that tensors have.
+    PACK = of(OperationType::PACK);
+    /// MIRROR_PAD of any type that tensors have.
+    MIRROR_PAD = of(OperationType::MIRROR_PAD);
+    /// REVERSE of any type that tensors have.
+    REVERSE = of(OperationType::REVERSE);
     /// x * (1 + erf(x / sqrt(2))) / 2, or its approximation by a hyperbolic tangent.
     GELU = FIRST_OWN;
     /// Element-wise nearest integer; of two the even one.
@@ -149,6 +177,42 @@ operations! {
     RANGE = FIRST_OWN + 0x16;
     /// For each element, how many of the rising boundaries it reaches.
     BUCKETIZE = FIRST_OWN + 0x17;
+    /// What lies at the places of a tensor that indices name.
+    GATHER_ND = FIRST_OWN + 0x40;
+    /// Lists with one value at an index and another elsewhere.
+    ONE_HOT = FIRST_OWN + 0x41;
+    /// A tensor with the first elements along an axis in the opposite order, as many as each batch says.
+    REVERSE_SEQUENCE = FIRST_OWN + 0x42;
+    /// Matrices that have given diagonals and zeros beside them.
+    MATRIX_DIAG = FIRST_OWN + 0x43;
+    /// Matrices with other diagonals.
+    MATRIX_SET_DIAG = FIRST_OWN + 0x44;
+    /// A tensor with a part of it replaced.
+    DYNAMIC_UPDATE_SLICE = FIRST_OWN + 0x45;
+    /// Zeros, with something added at the places that indices name.
+    SCATTER_ND = FIRST_OWN + 0x46;
+    /// The sum of the rows of each segment; the last row names the last segment.
+    SEGMENT_SUM = FIRST_OWN + 0x47;
+    /// The sum of the rows of each segment, in any order.
+    UNSORTED_SEGMENT_SUM = FIRST_OWN + 0x48;
+    /// The product of the rows of each segment, in any order.
+    UNSORTED_SEGMENT_PROD = FIRST_OWN + 0x49;
+    /// The largest of the rows of each segment, in any order.
+    UNSORTED_SEGMENT_MAX = FIRST_OWN + 0x4A;
+    /// The smallest of the rows of each segment, in any order.
+    UNSORTED_SEGMENT_MIN = FIRST_OWN + 0x4B;
+    /// A tensor of one value, with others at the places that indices name.
+    SPARSE_TO_DENSE = FIRST_OWN + 0x4C;
+    /// The best boxes that do not overlap too much, filled up to a fixed number.
+    NON_MAX_SUPPRESSION_V4 = FIRST_OWN + 0x4D;
+    /// The same with their scores, which an overlap may lower.
+    NON_MAX_SUPPRESSION_V5 = FIRST_OWN + 0x4E;
+    /// The indices of the elements that are not zero.
+    WHERE = FIRST_OWN + 0x4F;
+    /// The values of a list without repetitions, and for each element where its value is among them.
+    UNIQUE = FIRST_OWN + 0x50;
+    /// A tensor repeated to other dimensions by the rules of broadcasting.
+    BROADCAST_TO = FIRST_OWN + 0x51;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

@@ -1,13 +1,16 @@
 //! FILL and RANK: a tensor from its dimensions, and the number of a tensor's dimensions.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] =
-    &[(OperationType::FILL, fill), (OperationType::RANK, rank)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::FILL, fill),
+    (tflite::FILL, fill),
+    (OperationType::RANK, rank),
+];
 
 fn fill(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(1)?.ty();
@@ -31,7 +34,7 @@ fn rank(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{MAX_RANK, OperandType as T, OperationType};
+    use nnhal_hal::{MAX_RANK, Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -47,6 +50,27 @@ mod tests {
     fn fill_gives_the_dimensions_asked_for() {
         assert_eq!(fill(&[1, 3]).unwrap(), (vec![1, 3], vec![2.5; 3]));
         assert_eq!(fill(&[2, 0]).unwrap(), (vec![2, 0], vec![]));
+    }
+
+    #[test]
+    fn every_type_is_filled_with_a_tensor_of_one_element() {
+        let truths = OneOperation::new(tflite::FILL)
+            .tensor(T::TENSOR_INT32, &[1], &[3])
+            .tensor(T::TENSOR_BOOL8, &[1], &[1_u8])
+            .output(T::TENSOR_BOOL8, &[])
+            .run_one::<u8>();
+        assert_eq!(truths.unwrap(), (vec![3], vec![1; 3]));
+        let steps = |values: &[i16], scale| {
+            let operand = |dims: &[u32]| Operand::new(T::TENSOR_QUANT16_SYMM, dims);
+            OneOperation::new(tflite::FILL)
+                .tensor(T::TENSOR_INT32, &[1], &[2])
+                .operand(operand(&[values.len() as u32]).with_quantization(0.5, 0), values)
+                .output_operand(operand(&[2]).with_quantization(scale, 0))
+                .run_one::<i16>()
+        };
+        assert_eq!(steps(&[-300], 0.5).unwrap().1, [-300, -300]);
+        assert!(steps(&[-300, 1], 0.5).unwrap_err().contains("(value)"));
+        assert!(steps(&[-300], 0.25).unwrap_err().contains("scale"));
     }
 
     #[test]

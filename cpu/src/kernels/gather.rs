@@ -1,13 +1,15 @@
 //! GATHER: slices of a tensor along an axis, picked by indices.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::gather::batch_axes;
 use nnhal_hal::ops::shapes::resolve_axis;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::GATHER, gather)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::GATHER, gather), (tflite::GATHER, gather)];
 
 fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
@@ -16,8 +18,11 @@ fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
-    let indices = context.inputs.data::<i32>(2)?;
+    let indices = context.inputs.tensor(2)?;
     let axis = resolve_axis(1, context.inputs.i32(1)?, input.shape.rank())?;
+    let batch = batch_axes(context.inputs.rules(), axis, &input.shape, &indices.shape)?;
+    let picked = &indices.dims()[batch..];
+    let indices = indices.data::<i32>()?;
     let extent = input.shape.dim(axis) as usize;
     if let Some(index) = indices.iter().find(|index| !in_range(**index, extent)) {
         let message =
@@ -28,9 +33,13 @@ fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     if target.is_empty() {
         return Ok(());
     }
-    let run: usize = input.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
+    let count = |dims: &[u32]| dims.iter().map(|dim| *dim as usize).product::<usize>();
+    let run = count(&input.dims()[axis + 1..]);
+    let (picked, of_one_batch) = (count(picked), count(&input.dims()[batch..axis]));
     let blocks = input.data::<T>()?.chunks_exact(extent * run);
-    for (to, from) in target.chunks_exact_mut(indices.len() * run).zip(blocks) {
+    let results = target.chunks_exact_mut(picked * run);
+    for (number, (to, from)) in results.zip(blocks).enumerate() {
+        let indices = &indices[number / of_one_batch * picked..][..picked];
         for (to, index) in to.chunks_exact_mut(run).zip(indices) {
             to.copy_from_slice(&from[*index as usize * run..][..run]);
         }
@@ -44,7 +53,7 @@ fn in_range(index: i32, extent: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{MAX_RANK, OperandType as T, OperationType};
+    use nnhal_hal::{MAX_RANK, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -79,5 +88,36 @@ mod tests {
     #[test]
     fn results_beyond_the_highest_rank_give_an_error() {
         assert!(gather(0, &[1; MAX_RANK], &[0]).unwrap_err().contains("rank"));
+    }
+
+    fn batched(batch: i32, axis: i32, indices: &[u32]) -> Result<(Vec<u32>, Vec<u8>), String> {
+        let count = indices.iter().product::<u32>() as usize;
+        OneOperation::new(tflite::GATHER)
+            .tensor(T::TENSOR_BOOL8, &[2, 1, 3], &[1_u8, 2, 3, 4, 5, 6])
+            .i32(axis)
+            .tensor(T::TENSOR_INT32, indices, &[2, 0, 1, 1][..count])
+            .i32(batch)
+            .output(T::TENSOR_BOOL8, &[])
+            .run_one()
+    }
+
+    #[test]
+    fn each_batch_has_indices_of_its_own() {
+        assert_eq!(batched(1, 2, &[2, 2]).unwrap(), (vec![2, 1, 2], vec![3, 1, 5, 5]));
+        assert_eq!(batched(-1, 2, &[2, 1]).unwrap(), (vec![2, 1, 1], vec![3, 4]));
+        assert_eq!(
+            batched(2, 2, &[2, 1, 2]).unwrap(),
+            (vec![2, 1, 2], vec![3, 1, 5, 5])
+        );
+        assert_eq!(batched(0, 2, &[2]).unwrap(), (vec![2, 1, 2], vec![3, 1, 6, 4]));
+    }
+
+    #[test]
+    fn batches_that_input_and_indices_do_not_share_give_an_error() {
+        assert!(batched(1, 2, &[1, 2]).unwrap_err().contains("must begin with"));
+        for batch in [3, -3, i32::MIN, i32::MAX] {
+            assert!(batched(batch, 2, &[2, 1]).unwrap_err().contains("(batch_dims)"));
+        }
+        assert!(batched(2, 1, &[2, 1]).unwrap_err().contains("(batch_dims) is 2"));
     }
 }

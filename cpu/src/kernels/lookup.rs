@@ -1,13 +1,14 @@
 //! Rows of a table: EMBEDDING_LOOKUP by index, HASHTABLE_LOOKUP by key.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::EMBEDDING_LOOKUP, embedding_lookup),
+    (tflite::EMBEDDING_LOOKUP, embedding_lookup),
     (OperationType::HASHTABLE_LOOKUP, hashtable_lookup),
 ];
 

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::pad::Mirror;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::MIRROR_PAD, mirror_pad)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::MIRROR_PAD, mirror_pad),
+    (tflite::MIRROR_PAD, mirror_pad),
+];
 
 fn mirror_pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
@@ -105,7 +108,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -196,5 +199,20 @@ mod tests {
         let empty = Operand::new(T::TENSOR_FLOAT32, &[0]);
         assert!(mirror_pad::<f32>(&empty, &[], &[1, 0], 1).is_err());
         assert_eq!(mirror_pad::<f32>(&empty, &[], &[0, 0], 0), Ok((vec![0], vec![])));
+    }
+
+    #[test]
+    fn sixteen_bits_are_mirrored_too() {
+        let operand = Operand::new(T::TENSOR_QUANT16_SYMM, &[2]).with_quantization(0.5, 0);
+        let found = OneOperation::new(tflite::MIRROR_PAD)
+            .operand(operand.clone(), &[-300_i16, 300])
+            .tensor(T::TENSOR_INT32, &[1, 2], &[1, 1])
+            .i32(0)
+            .output_operand(Operand {
+                dimensions: Vec::new(),
+                ..operand
+            })
+            .run_one::<i16>();
+        assert_eq!(found.unwrap().1, [300, -300, 300, -300]);
     }
 }

@@ -13,6 +13,7 @@ mod blocks;
 mod box_with_nms_limit;
 mod boxes;
 pub(crate) mod broadcast;
+mod broadcast_to;
 mod bucketize;
 mod cast;
 pub(crate) mod cell_activation;
@@ -23,6 +24,7 @@ mod convolution;
 mod cumsum;
 mod depthwise_convolution;
 mod detection_postprocessing;
+mod diagonals;
 pub mod element;
 mod fill;
 mod filters;
@@ -47,9 +49,12 @@ mod lsh_projection;
 pub(crate) mod lstm;
 mod lstm_cell;
 mod mirror_pad;
+mod non_max_suppression;
 mod normalization;
+mod one_hot;
 mod pack;
 mod pad;
+mod places;
 mod pooling;
 mod prelu;
 mod products;
@@ -65,8 +70,11 @@ mod reduction;
 mod reshape;
 pub(crate) mod resize;
 mod reverse;
+mod reverse_sequence;
 pub(crate) mod rnn;
 mod roi;
+mod searching;
+mod segments;
 mod select;
 mod slice;
 pub(crate) mod softmax;
@@ -97,6 +105,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     box_with_nms_limit::KERNELS,
     bucketize::KERNELS,
     cast::KERNELS,
+    broadcast_to::KERNELS,
     channel_shuffle::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
@@ -104,6 +113,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     cumsum::KERNELS,
     depthwise_convolution::KERNELS,
     detection_postprocessing::KERNELS,
+    diagonals::KERNELS,
     fill::KERNELS,
     floor_division::KERNELS,
     fully_connected::KERNELS,
@@ -117,9 +127,12 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     lsh_projection::KERNELS,
     lstm::KERNELS,
     mirror_pad::KERNELS,
+    non_max_suppression::KERNELS,
     normalization::KERNELS,
+    one_hot::KERNELS,
     pack::KERNELS,
     pad::KERNELS,
+    places::KERNELS,
     pooling::KERNELS,
     prelu::KERNELS,
     quantization::KERNELS,
@@ -131,8 +144,11 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     reshape::KERNELS,
     resize::KERNELS,
     reverse::KERNELS,
+    reverse_sequence::KERNELS,
     rnn::KERNELS,
     roi::KERNELS,
+    searching::KERNELS,
+    segments::KERNELS,
     select::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,

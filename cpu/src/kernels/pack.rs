@@ -1,12 +1,12 @@
 //! PACK: several tensors of one shape beside each other along a new axis.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::PACK, pack)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::PACK, pack), (tflite::PACK, pack)];
 
 fn pack(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(1)?.ty();

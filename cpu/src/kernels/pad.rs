@@ -2,29 +2,52 @@
 
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperandType, OperationType, tflite};
 
-use super::blocks::{Layout, copy_block, steps_of};
+use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use super::element::{Float, Quant8, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] =
-    &[(OperationType::PAD, pad), (OperationType::PAD_V2, pad_v2)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::PAD, pad),
+    (tflite::PAD, pad),
+    (OperationType::PAD_V2, pad_v2),
+    (tflite::PAD_V2, pad_v2),
+];
 
 fn pad(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let zero_point = context.inputs.tensor(0)?.zero_point();
-    by_element!(context, {
-        [f32, f16] => with_float(context, 0.0),
-        [u8, i8] => with_quantized(context, zero_point),
-    })
+    let input = context.inputs.tensor(0)?;
+    match input.ty() {
+        OperandType::TENSOR_QUANT8_ASYMM => with_quantized::<u8>(context, input.zero_point()),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => with_quantized::<i8>(context, input.zero_point()),
+        ty => by_element_size!(ty, with_zeros(context)),
+    }
 }
 
 fn pad_v2(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (float, quantized) = (context.inputs.f32(2), context.inputs.i32(2));
-    by_element!(context, {
-        [f32, f16] => with_float(context, float?),
-        [u8, i8] => with_quantized(context, quantized?),
-    })
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_BOOL8 => {
+            let value = context.inputs.bool_or(2, false)?;
+            fill_around(context, u8::from(value))
+        }
+        OperandType::TENSOR_QUANT16_SYMM => {
+            let value = quantized?;
+            let narrow =
+                i16::try_from(value).map_err(|_| outside(value, i16::MIN.into(), i16::MAX.into()))?;
+            fill_around(context, narrow)
+        }
+        _ => by_element!(context, {
+            [f32, f16] => with_float(context, float?),
+            [i32] => fill_around(context, quantized?),
+            [u8, i8] => with_quantized(context, quantized?),
+        }),
+    }
+}
+
+/// For types that have zero where all bits are.
+fn with_zeros<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    fill_around(context, T::zeroed())
 }
 
 fn with_float<T: Float>(context: &mut KernelContext<'_>, value: f32) -> Result<(), KernelError> {
@@ -35,8 +58,12 @@ fn with_quantized<T: Quant8>(context: &mut KernelContext<'_>, value: i32) -> Res
     if (T::LEAST..=T::MOST).contains(&value) {
         return fill_around(context, T::saturate(value));
     }
-    let message = format!("(pad_value) is {value}, must be from {} to {}", T::LEAST, T::MOST);
-    Err(OpError::input(2, message).into())
+    Err(outside(value, T::LEAST, T::MOST))
+}
+
+fn outside(value: i32, least: i32, most: i32) -> KernelError {
+    let message = format!("(pad_value) is {value}, must be from {least} to {most}");
+    OpError::input(2, message).into()
 }
 
 fn fill_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>, value: T) -> Result<(), KernelError> {
@@ -65,7 +92,7 @@ fn fill_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>, value: T) -> R
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -118,5 +145,57 @@ mod tests {
         assert_eq!(pad_v2(77).unwrap(), (vec![4], vec![77, 5, 77, 77]));
         assert!(pad_v2(256).unwrap_err().contains("(pad_value) is 256"));
         assert!(pad_v2(-1).is_err());
+    }
+
+    fn wide<E: bytemuck::Pod>(operand: Operand, data: &[E], value: Option<E>) -> Result<Vec<E>, String> {
+        let padded = OneOperation::new(if value.is_some() {
+            tflite::PAD_V2
+        } else {
+            tflite::PAD
+        })
+        .operand(operand.clone(), data)
+        .tensor(T::TENSOR_INT32, &[1, 2], &[1, 0]);
+        let padded = match (value, operand.operand_type) {
+            (Some(value), T::TENSOR_BOOL8) => padded.tensor(T::BOOL, &[], &[value]),
+            (Some(value), T::TENSOR_INT32) => padded.tensor(T::INT32, &[], &[value]),
+            _ => padded,
+        };
+        let output = Operand {
+            dimensions: Vec::new(),
+            ..operand
+        };
+        padded.output_operand(output).run_one::<E>().map(|(_, data)| data)
+    }
+
+    #[test]
+    fn every_type_is_padded() {
+        let integers = Operand::new(T::TENSOR_INT32, &[2]);
+        assert_eq!(wide(integers.clone(), &[5, 6], None).unwrap(), [0, 5, 6]);
+        assert_eq!(wide(integers, &[5, 6], Some(-7)).unwrap(), [-7, 5, 6]);
+        let truths = Operand::new(T::TENSOR_BOOL8, &[1]);
+        assert_eq!(wide(truths.clone(), &[1_u8], None).unwrap(), [0, 1]);
+        assert_eq!(wide(truths, &[0_u8], Some(1)).unwrap(), [1, 0]);
+        let steps = Operand::new(T::TENSOR_QUANT16_SYMM, &[1]).with_quantization(0.5, 0);
+        assert_eq!(wide(steps.clone(), &[-9_i16], None).unwrap(), [0, -9]);
+        let with_value = |value| {
+            OneOperation::new(tflite::PAD_V2)
+                .operand(steps.clone(), &[-9_i16])
+                .tensor(T::TENSOR_INT32, &[1, 2], &[1, 0])
+                .i32(value)
+                .output_operand(Operand::new(T::TENSOR_QUANT16_SYMM, &[0]).with_quantization(0.5, 0))
+                .run_one::<i16>()
+        };
+        assert_eq!(with_value(-32768).unwrap().1, [-32768, -9]);
+        assert!(with_value(32768).unwrap_err().contains("(pad_value) is 32768"));
+    }
+
+    #[test]
+    fn five_axes_are_padded() {
+        let result = OneOperation::new(tflite::PAD)
+            .tensor(T::TENSOR_FLOAT32, &[1, 1, 1, 1, 2], &[1_f32, 2.0])
+            .tensor(T::TENSOR_INT32, &[5, 2], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0])
+            .output(T::TENSOR_FLOAT32, &[])
+            .run_one::<f32>();
+        assert_eq!(result.unwrap(), (vec![1, 1, 1, 2, 2], vec![1.0, 2.0, 0.0, 0.0]));
     }
 }

@@ -1,12 +1,13 @@
 //! REVERSE: a tensor with one axis in the opposite order.
 
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::REVERSE, reverse)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::REVERSE, reverse), (tflite::REVERSE, reverse)];
 
 fn reverse(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();

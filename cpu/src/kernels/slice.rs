@@ -1,14 +1,16 @@
 //! SLICE and STRIDED_SLICE: a part of a tensor.
 
 use nnhal_hal::ops::slice::ranges;
-use nnhal_hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::SLICE, slice),
+    (tflite::SLICE, slice),
     (OperationType::STRIDED_SLICE, slice),
+    (tflite::STRIDED_SLICE, slice),
 ];
 
 fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -38,7 +40,7 @@ fn take<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -139,5 +141,47 @@ mod tests {
                 .unwrap_err()
                 .contains("(strides) is 0")
         );
+    }
+
+    /// Of a tensor of rank 5 by bounds for the first axes.
+    fn wide(bounds: &[[i32; 3]], shrink: i32) -> Result<(Vec<u32>, Vec<i16>), String> {
+        let vector = |number: usize| bounds.iter().map(|axis| axis[number]).collect::<Vec<_>>();
+        let operand = |dims: &[u32]| Operand::new(T::TENSOR_QUANT16_SYMM, dims).with_quantization(0.5, 0);
+        let count = bounds.len() as u32;
+        OneOperation::new(tflite::STRIDED_SLICE)
+            .operand(operand(&[2, 1, 2, 1, 2]), &[1_i16, 2, 3, 4, 5, 6, 7, 8])
+            .tensor(T::TENSOR_INT32, &[count], &vector(0))
+            .tensor(T::TENSOR_INT32, &[count], &vector(1))
+            .tensor(T::TENSOR_INT32, &[count], &vector(2))
+            .i32(0)
+            .i32(0)
+            .i32(shrink)
+            .output_operand(operand(&[]))
+            .run_one()
+    }
+
+    #[test]
+    fn axes_behind_the_bounds_are_taken_whole() {
+        assert_eq!(
+            wide(&[[1, 2, 1]], 0).unwrap(),
+            (vec![1, 1, 2, 1, 2], vec![5, 6, 7, 8])
+        );
+        assert_eq!(
+            wide(&[[0, 2, 1], [0, 1, 1], [1, 0, -1]], 0).unwrap(),
+            (vec![2, 1, 1, 1, 2], vec![3, 4, 7, 8])
+        );
+        assert!(wide(&[[0, 1, 1]; 6], 0).unwrap_err().contains("has 6 elements"));
+    }
+
+    #[test]
+    fn the_end_of_an_axis_that_vanishes_does_not_count() {
+        for end in [0, 1, i32::MIN, i32::MAX] {
+            assert_eq!(
+                wide(&[[-1, end, 1]], 1).unwrap(),
+                (vec![1, 2, 1, 2], vec![5, 6, 7, 8])
+            );
+        }
+        assert!(wide(&[[2, 3, 1]], 1).unwrap_err().contains("(shrink_axis_mask)"));
+        assert!(wide(&[[1, 0, -1]], 1).unwrap_err().contains("(shrink_axis_mask)"));
     }
 }

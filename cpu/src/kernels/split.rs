@@ -1,13 +1,14 @@
 //! SPLIT: a tensor cut into equal parts along an axis.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::shapes::resolve_axis;
+use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::SPLIT, split)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::SPLIT, split), (tflite::SPLIT, split)];
 
 fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();

@@ -1,11 +1,11 @@
 //! TILE: a tensor repeated along its axes.
 
-use nnhal_hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TILE, tile)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TILE, tile), (tflite::TILE, tile)];
 
 fn tile(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
@@ -38,7 +38,7 @@ fn repeat<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kerne
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -66,5 +66,25 @@ mod tests {
         assert!(tile(&[i32::MAX, i32::MAX]).is_err());
         assert!(tile(&[1 << 20, 1 << 20]).is_err());
         assert!(tile(&[2]).unwrap_err().contains("1 elements"));
+    }
+
+    #[test]
+    fn truth_values_are_moved_by_every_operation_of_the_extension() {
+        let input = |operation| OneOperation::new(operation).tensor(T::TENSOR_BOOL8, &[2], &[1_u8, 0]);
+        let run = |operation: OneOperation| operation.output(T::TENSOR_BOOL8, &[]).run_one::<u8>().unwrap().1;
+        let with = |operation: OneOperation, values: &[i32]| {
+            operation.tensor(T::TENSOR_INT32, &[values.len() as u32], values)
+        };
+        assert_eq!(run(with(input(tflite::TILE), &[2])), [1, 0, 1, 0]);
+        assert_eq!(run(with(input(tflite::REVERSE), &[0])), [0, 1]);
+        assert_eq!(run(with(with(input(tflite::SLICE), &[1]), &[1])), [0]);
+        assert_eq!(run(input(tflite::SPLIT).i32(0).i32(1)), [1, 0]);
+        let pack = OneOperation::new(tflite::PACK).i32(1);
+        let pack = pack
+            .tensor(T::TENSOR_BOOL8, &[1], &[1_u8])
+            .tensor(T::TENSOR_BOOL8, &[1], &[0_u8]);
+        assert_eq!(run(pack), [1, 0]);
+        let lookup = OneOperation::new(tflite::EMBEDDING_LOOKUP).tensor(T::TENSOR_INT32, &[1], &[1]);
+        assert_eq!(run(lookup.tensor(T::TENSOR_BOOL8, &[2, 1], &[0_u8, 1])), [1]);
     }
 }

@@ -1,31 +1,45 @@
 //! TOPK_V2: the largest elements along the last axis and where they are, in falling order. Of equal elements
-//! the one further on comes first, as in the HAL reference.
+//! the one further on comes first, as in the HAL reference; by the extension's operation the first one, as in
+//! TFLite.
 
 use std::cmp::Ordering;
 
 use bytemuck::Pod;
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
-use super::element::not_taken;
+use super::element::{Float, not_taken};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TOPK_V2, topk)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] =
+    &[(OperationType::TOPK_V2, topk), (tflite::TOPK_V2, topk)];
 
 fn topk(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => topk_of(context, |left: &f32, right| {
-            left.partial_cmp(right).unwrap_or_else(|| left.total_cmp(right))
-        }),
-        OperandType::TENSOR_FLOAT16 => topk_of(context, |left: &f16, right| {
-            left.partial_cmp(right).unwrap_or_else(|| left.total_cmp(right))
-        }),
+        OperandType::TENSOR_FLOAT32 => topk_of(context, order_of::<f32>),
+        OperandType::TENSOR_FLOAT16 => topk_of(context, order_of::<f16>),
         OperandType::TENSOR_INT32 => topk_of(context, i32::cmp),
         OperandType::TENSOR_QUANT8_ASYMM => topk_of(context, u8::cmp),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => topk_of(context, i8::cmp),
+        OperandType::TENSOR_QUANT16_SYMM => topk_of(context, i16::cmp),
         ty => Err(not_taken(0, ty)),
     }
+}
+
+/// The order of floats, in which what is no number has a place, too.
+pub(super) fn order_of<T: Float>(left: &T, right: &T) -> Ordering {
+    left.partial_cmp(right)
+        .unwrap_or_else(|| left.to_f32().total_cmp(&right.to_f32()))
+}
+
+/// Places along an extent of input 0 must fit the elements of an output.
+pub(super) fn fits_indices(extent: u32) -> Result<(), KernelError> {
+    if i32::try_from(extent).is_ok() {
+        return Ok(());
+    }
+    let message = format!("has rows of {extent} elements, whose places do not fit TENSOR_INT32");
+    Err(OpError::input(0, message).into())
 }
 
 fn topk_of<T: Pod>(
@@ -34,13 +48,8 @@ fn topk_of<T: Pod>(
 ) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     let length = input.dims().last().copied().unwrap_or(1);
-    if i32::try_from(length).is_err() {
-        return Err(OpError::input(
-            0,
-            format!("has rows of {length} elements, whose places do not fit TENSOR_INT32"),
-        )
-        .into());
-    }
+    fits_indices(length)?;
+    let first_wins = context.inputs.operation.operation_type == tflite::TOPK_V2;
     let data = input.data::<T>()?;
     let [values, indices] = context.outputs.tensors([0, 1])?;
     let k = values.shape.dims().last().map_or(1, |k| *k as usize);
@@ -56,7 +65,12 @@ fn topk_of<T: Pod>(
             *place = at;
         }
         let falling = |left: &i32, right: &i32| {
-            order(&row[*right as usize], &row[*left as usize]).then(right.cmp(left))
+            let by_place = if first_wins {
+                left.cmp(right)
+            } else {
+                right.cmp(left)
+            };
+            order(&row[*right as usize], &row[*left as usize]).then(by_place)
         };
         if k < places.len() {
             places.select_nth_unstable_by(k, falling);
@@ -72,7 +86,7 @@ fn topk_of<T: Pod>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -91,6 +105,23 @@ mod tests {
         let data = [1.0, 3.0, -0.0, 3.0, 0.0];
         assert_eq!(top(&data, 2).unwrap(), (vec![3.0, 3.0], vec![3, 1]));
         assert_eq!(top(&data, 5).unwrap().1, [3, 1, 0, 4, 2]);
+    }
+
+    #[test]
+    fn of_equal_elements_the_extension_takes_the_first() {
+        let steps = Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[4]).with_quantization(0.5, 0);
+        let outputs = OneOperation::new(tflite::TOPK_V2)
+            .operand(steps.clone(), &[-5_i16, 300, 7, 300])
+            .tensor(OperandType::TENSOR_INT32, &[1], &[3])
+            .output_operand(Operand {
+                dimensions: Vec::new(),
+                ..steps
+            })
+            .output(OperandType::TENSOR_INT32, &[])
+            .run()
+            .unwrap();
+        assert_eq!(outputs[0].data::<i16>(), [300, 300, 7]);
+        assert_eq!(outputs[1].data::<i32>(), [1, 3, 2]);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! TRANSPOSE: a tensor with its axes in another order.
 
 use nnhal_hal::ops::transpose::permutation;
-use nnhal_hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TRANSPOSE, transpose)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::TRANSPOSE, transpose),
+    (tflite::TRANSPOSE, transpose),
+];
 
 fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
@@ -35,7 +38,7 @@ fn permute<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kern
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -72,5 +75,15 @@ mod tests {
         ] {
             assert!(transpose(Some(axes)).unwrap_err().contains("(permutation)"));
         }
+    }
+
+    #[test]
+    fn six_axes_of_any_type_change_places() {
+        let result = OneOperation::new(tflite::TRANSPOSE)
+            .tensor(T::TENSOR_INT32, &[1, 2, 1, 1, 1, 3], &[1, 2, 3, 4, 5, 6])
+            .tensor(T::TENSOR_INT32, &[6], &[5, 0, 1, 2, 3, 4])
+            .output(T::TENSOR_INT32, &[])
+            .run_one::<i32>();
+        assert_eq!(result.unwrap(), (vec![3, 1, 2, 1, 1, 1], vec![1, 4, 2, 5, 3, 6]));
     }
 }

@@ -9,23 +9,25 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::V1_3;
 
+pub(super) const FILL: OperationEntry = OperationEntry {
+    operation: OperationType::FILL,
+    variants: &[
+        Variant::new(V1_3, &[T::FLOAT32, T::TENSOR_FLOAT32]),
+        Variant::new(V1_3, &[T::FLOAT16, T::TENSOR_FLOAT16]),
+        Variant::new(V1_3, &[T::INT32, T::TENSOR_INT32]),
+    ],
+    forms: &[Form::default(&[
+        Param::new("dims", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
+        Param::new("value", Ty::Var(0)),
+    ])],
+    outputs: &[Param::new("output", Ty::Var(1))],
+    outputs_repeat: false,
+    check: no_further_rule,
+    shape: ShapeRule::Infer(filled),
+};
+
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    OperationEntry {
-        operation: OperationType::FILL,
-        variants: &[
-            Variant::new(V1_3, &[T::FLOAT32, T::TENSOR_FLOAT32]),
-            Variant::new(V1_3, &[T::FLOAT16, T::TENSOR_FLOAT16]),
-            Variant::new(V1_3, &[T::INT32, T::TENSOR_INT32]),
-        ],
-        forms: &[Form::default(&[
-            Param::new("dims", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
-            Param::new("value", Ty::Var(0)),
-        ])],
-        outputs: &[Param::new("output", Ty::Var(1))],
-        outputs_repeat: false,
-        check: no_further_rule,
-        shape: ShapeRule::Infer(filled),
-    },
+    FILL,
     OperationEntry {
         operation: OperationType::RANK,
         variants: &[
@@ -50,10 +52,19 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
 
 /// The dimensions that input 0 holds.
 fn filled(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
-    let wanted = context.i32s(0)?;
+    set(outputs, 0, shape_in(context, 0, "dims")?)
+}
+
+/// The shape whose dimensions this input holds.
+pub(super) fn shape_in(
+    context: &dyn OperationContext,
+    input: usize,
+    name: &str,
+) -> Result<Shape, ShapeIssue> {
+    let wanted = context.i32s(input)?;
     let wrong = || {
-        let message = format!("(dims) is {wanted:?}, must hold 1 to {MAX_RANK} extents of 0 or above");
-        ShapeIssue::Invalid(OpError::input(0, message))
+        let message = format!("({name}) is {wanted:?}, must hold 1 to {MAX_RANK} extents of 0 or above");
+        ShapeIssue::Invalid(OpError::input(input, message))
     };
     let mut dims = [0_u32; MAX_RANK];
     if wanted.is_empty() || wanted.len() > MAX_RANK {
@@ -62,7 +73,7 @@ fn filled(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), S
     for (dim, extent) in dims.iter_mut().zip(wanted) {
         *dim = u32::try_from(*extent).map_err(|_| wrong())?;
     }
-    set(outputs, 0, shape_of(&dims[..wanted.len()])?)
+    Ok(shape_of(&dims[..wanted.len()])?)
 }
 
 fn scalar(_: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {

@@ -15,25 +15,27 @@ const fn vector(name: &'static str) -> Param {
     Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
 }
 
+pub(super) const EMBEDDING_LOOKUP: OperationEntry = OperationEntry {
+    operation: OperationType::EMBEDDING_LOOKUP,
+    variants: &[
+        Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
+        Variant::new(V1_3, &[T::TENSOR_FLOAT16]),
+        Variant::new(V1_2, &[T::TENSOR_INT32]),
+        Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    ],
+    forms: &[Form::default(&[
+        vector("lookups"),
+        Param::new("values", Ty::Var(0)).rank(Rank::Between(2, crate::MAX_RANK)),
+    ])],
+    outputs: &[OUTPUT],
+    outputs_repeat: false,
+    check: |context| context.check_same_quantization(1, 0),
+    shape: ShapeRule::Infer(embeddings),
+};
+
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    OperationEntry {
-        operation: OperationType::EMBEDDING_LOOKUP,
-        variants: &[
-            Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
-            Variant::new(V1_3, &[T::TENSOR_FLOAT16]),
-            Variant::new(V1_2, &[T::TENSOR_INT32]),
-            Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
-            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-        ],
-        forms: &[Form::default(&[
-            vector("lookups"),
-            Param::new("values", Ty::Var(0)).rank(Rank::Between(2, crate::MAX_RANK)),
-        ])],
-        outputs: &[OUTPUT],
-        outputs_repeat: false,
-        check: |context| context.check_same_quantization(1, 0),
-        shape: ShapeRule::Infer(embeddings),
-    },
+    EMBEDDING_LOOKUP,
     OperationEntry {
         operation: OperationType::HASHTABLE_LOOKUP,
         variants: &[

@@ -1,6 +1,6 @@
 //! Shape rules that many operations share, and the arithmetic below them.
 
-use crate::{Shape, ShapeError};
+use crate::{MAX_RANK, Shape, ShapeError};
 
 use super::context::{OpError, OperationContext, ShapeIssue};
 
@@ -67,6 +67,21 @@ pub fn shape_of(dims: &[u32]) -> Result<Shape, OpError> {
     Ok(shape)
 }
 
+/// The shape with the dimensions of these parts, one after the other; `[1]` if they have none.
+pub fn chained(parts: &[&[u32]]) -> Result<Shape, OpError> {
+    let rank: usize = parts.iter().map(|part| part.len()).sum();
+    let mut dims = [1_u32; MAX_RANK];
+    let slots = dims.get_mut(..rank).ok_or_else(|| {
+        let message = format!("gives a tensor of rank {rank}, at most {MAX_RANK} are supported");
+        OpError::operation(message)
+    })?;
+    for (slot, extent) in slots.iter_mut().zip(parts.iter().copied().flatten()) {
+        *slot = *extent;
+    }
+    // A tensor has at least one axis; one element is [1].
+    shape_of(&dims[..rank.max(1)])
+}
+
 /// A shape error as an error of the operation's output.
 pub fn shape_error(error: ShapeError) -> OpError {
     OpError::operation(error.to_string())
@@ -85,8 +100,8 @@ pub fn set(outputs: &mut [Shape], index: usize, shape: Shape) -> Result<(), Shap
 
 #[cfg(test)]
 mod tests {
-    use super::{broadcast, resolve_axis};
-    use crate::Shape;
+    use super::{broadcast, chained, resolve_axis};
+    use crate::{MAX_RANK, Shape};
 
     fn shape(dims: &[u32]) -> Shape {
         Shape::new(dims).unwrap()
@@ -101,6 +116,14 @@ mod tests {
         assert_eq!(broadcast(&shape(&[2]), &shape(&[])), Ok(shape(&[2])));
         assert_eq!(broadcast(&shape(&[0, 2]), &shape(&[1, 2])), Ok(shape(&[0, 2])));
         assert!(broadcast(&shape(&[2]), &shape(&[3])).is_err());
+    }
+
+    #[test]
+    fn chained_parts_have_no_more_axes_than_tensors_have() {
+        assert_eq!(chained(&[&[2], &[], &[0, 3]]), Ok(shape(&[2, 0, 3])));
+        assert_eq!(chained(&[&[], &[]]), Ok(shape(&[1])));
+        assert!(chained(&[&[1; MAX_RANK], &[1]]).is_err());
+        assert!(chained(&[&[1 << 31], &[1 << 31]]).is_err());
     }
 
     #[test]

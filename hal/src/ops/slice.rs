@@ -1,6 +1,6 @@
 //! SLICE and STRIDED_SLICE: a part of a tensor.
 
-use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
+use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape, tflite};
 
 use super::context::{OpError, OperationContext, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
@@ -9,52 +9,53 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_1, V1_2, V1_3};
 
-const fn vector(name: &'static str) -> Param {
+pub(super) const fn vector(name: &'static str) -> Param {
     Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
 }
 
 const INPUT: Param = Param::new("input", Ty::Var(0));
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
-pub(super) const ENTRIES: &[OperationEntry] = &[
-    OperationEntry {
-        operation: OperationType::SLICE,
-        variants: &[
-            Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
-            Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
-            Variant::new(V1_2, &[T::TENSOR_INT32]),
-            Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
-            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-        ],
-        forms: &[Form::default(&[INPUT, vector("begin"), vector("size")])],
-        outputs: OUTPUT,
-        outputs_repeat: false,
-        check: keeps_quantization,
-        shape: ShapeRule::Infer(sliced),
-    },
-    OperationEntry {
-        operation: OperationType::STRIDED_SLICE,
-        variants: &[
-            Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
-            Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
-            Variant::new(V1_1, &[T::TENSOR_QUANT8_ASYMM]),
-            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-        ],
-        forms: &[Form::default(&[
-            INPUT.rank(Rank::Between(1, 4)),
-            vector("begin"),
-            vector("end"),
-            vector("strides"),
-            Param::scalar("begin_mask", T::INT32),
-            Param::scalar("end_mask", T::INT32),
-            Param::scalar("shrink_axis_mask", T::INT32),
-        ])],
-        outputs: OUTPUT,
-        outputs_repeat: false,
-        check: keeps_quantization,
-        shape: ShapeRule::Infer(strided),
-    },
-];
+pub(super) const ENTRIES: &[OperationEntry] = &[SLICE, STRIDED_SLICE];
+
+pub(super) const SLICE: OperationEntry = OperationEntry {
+    operation: OperationType::SLICE,
+    variants: &[
+        Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
+        Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+        Variant::new(V1_2, &[T::TENSOR_INT32]),
+        Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    ],
+    forms: &[Form::default(&[INPUT, vector("begin"), vector("size")])],
+    outputs: OUTPUT,
+    outputs_repeat: false,
+    check: keeps_quantization,
+    shape: ShapeRule::Infer(sliced),
+};
+
+pub(super) const STRIDED_SLICE: OperationEntry = OperationEntry {
+    operation: OperationType::STRIDED_SLICE,
+    variants: &[
+        Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
+        Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+        Variant::new(V1_1, &[T::TENSOR_QUANT8_ASYMM]),
+        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    ],
+    forms: &[Form::default(&[
+        INPUT.rank(Rank::Between(1, 4)),
+        vector("begin"),
+        vector("end"),
+        vector("strides"),
+        Param::scalar("begin_mask", T::INT32),
+        Param::scalar("end_mask", T::INT32),
+        Param::scalar("shrink_axis_mask", T::INT32),
+    ])],
+    outputs: OUTPUT,
+    outputs_repeat: false,
+    check: keeps_quantization,
+    shape: ShapeRule::Infer(strided),
+};
 
 /// The elements that a slice takes along one axis: `count` of them from `start` on, `stride` apart. All lie
 /// inside the axis.
@@ -70,11 +71,15 @@ pub struct Range {
     pub shrunk: bool,
 }
 
+fn is_slice(context: &dyn OperationContext) -> bool {
+    matches!(context.operation(), OperationType::SLICE | tflite::SLICE)
+}
+
 /// The ranges of SLICE or STRIDED_SLICE along each axis of input 0, which has this shape.
 pub fn ranges(context: &dyn OperationContext, shape: &Shape) -> Result<[Range; MAX_RANK], ShapeIssue> {
     let mut ranges = [Range::default(); MAX_RANK];
     for (axis, range) in ranges[..shape.rank()].iter_mut().enumerate() {
-        *range = if context.operation() == OperationType::SLICE {
+        *range = if is_slice(context) {
             range_from_size(context, shape, axis)?
         } else {
             range_from_end(context, shape, axis)?
@@ -83,7 +88,8 @@ pub fn ranges(context: &dyn OperationContext, shape: &Shape) -> Result<[Range; M
     Ok(ranges)
 }
 
-/// The element for `axis` of a vector input, which must have one for each axis of `shape`.
+/// The element for `axis` of a vector input, which must have one for each axis of `shape`. The extension's
+/// STRIDED_SLICE may have fewer, and is asked for those only.
 fn element(
     context: &dyn OperationContext,
     input: usize,
@@ -91,8 +97,10 @@ fn element(
     axis: usize,
 ) -> Result<i32, ShapeIssue> {
     let values = context.i32s(input)?;
+    let may_be_short = context.operation() == tflite::STRIDED_SLICE;
     match values.get(axis) {
         Some(value) if values.len() == shape.rank() => Ok(*value),
+        Some(value) if values.len() < shape.rank() && may_be_short => Ok(*value),
         _ => {
             let message = format!(
                 "has {} elements, must have {} as input 0 has axes",
@@ -140,7 +148,19 @@ fn range_from_size(context: &dyn OperationContext, shape: &Shape, axis: usize) -
 
 /// STRIDED_SLICE: `begin`, `end` and `stride` with negative positions counted from the end, and positions
 /// outside cut to the axis (HAL text and reference). A mask's bit takes the bound as far as the axis goes.
+///
+/// The extension's takes whole axes behind its bounds, and of an axis that vanishes the element `begin`, whatever
+/// the end is (as TFLite does).
 fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) -> Result<Range, ShapeIssue> {
+    let is_wider = context.operation() == tflite::STRIDED_SLICE;
+    if is_wider && axis >= context.i32s(1)?.len() {
+        return Ok(Range {
+            start: 0,
+            stride: 1,
+            count: shape.dim(axis),
+            shrunk: false,
+        });
+    }
     let bit = 1_i32 << axis;
     let stride = element(context, 3, shape, axis)?;
     if stride == 0 {
@@ -164,7 +184,10 @@ fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) ->
     } else {
         bound(begin)
     };
-    let end = if context.i32(5)? & bit != 0 {
+    let shrunk = context.i32(6)? & bit != 0;
+    let end = if shrunk && is_wider {
+        (begin + 1).min(last)
+    } else if context.i32(5)? & bit != 0 {
         to
     } else {
         bound(end)
@@ -173,7 +196,6 @@ fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) ->
     let apart = i64::from(stride).abs();
     // At most the extent, which fits 32 bits.
     let count = distance.max(0).div_euclid(apart) + i64::from(distance.max(0).rem_euclid(apart) != 0);
-    let shrunk = context.i32(6)? & bit != 0;
     if shrunk && (stride < 0 || count != 1) {
         let message = format!(
             "(shrink_axis_mask) drops axis {axis}, of which {count} elements are taken with stride {stride}; must be \

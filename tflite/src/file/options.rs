@@ -156,6 +156,9 @@ options! {
     PackOptions = 59 {
         axis: i32 = 0, 1;
     }
+    OneHotOptions = 61 {
+        axis: i32 = 0, 0;
+    }
     UnpackOptions = 64 {
         axis: i32 = 0, 1;
     }
@@ -187,6 +190,10 @@ options! {
     }
     MirrorPadOptions = 77 {
         mode: i8 = 0, 0;
+    }
+    ReverseSequenceOptions = 87 {
+        seq_dim: i32 = 0, 0;
+        batch_dim: i32 = 0, 1;
     }
     IfOptions = 92 {
         then_subgraph: i32 = 0, 0;

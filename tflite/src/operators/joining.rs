@@ -1,6 +1,6 @@
 //! Joining, repeating and filling.
 
-use nnhal_hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -45,10 +45,15 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::BROADCAST_TO,
-        &[O::EXPAND_DIMS, O::TILE],
-        "constant shape; axes added in front, then repeated",
+        &[O::EXPAND_DIMS, O::TILE, tflite::BROADCAST_TO],
+        "axes added in front, then repeated; by the extension for a shape that is not constant",
         |node| {
             let input = node.input(0)?;
+            if !node.is_constant(1) || node.graph.builder.dimensions(input).is_none() {
+                let shape = node.input(1)?;
+                let output = node.output_moved_from(0, input)?;
+                return node.emit(tflite::BROADCAST_TO, &[input, shape], &[output]);
+            }
             let shape: Vec<u32> = node
                 .i32s(1)?
                 .into_iter()
@@ -61,7 +66,12 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.emit(O::TILE, &[source, multiples], &[output])
         },
     ),
-    Mapping::new(Builtin::FILL, &[O::FILL], "constant value of one element", fill),
+    Mapping::new(
+        Builtin::FILL,
+        &[O::FILL, tflite::FILL],
+        "a value that is not constant, or of other types than NNAPI fills, by the extension",
+        fill,
+    ),
     Mapping::new(
         Builtin::ZEROS_LIKE,
         &[],
@@ -167,20 +177,19 @@ fn unpack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// NNAPI's takes the value as a scalar, of few types, the extension's as a tensor of any.
 fn fill(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    let dims = node.input(0)?;
-    let value = node.tensor(1)?;
-    let Some(bytes) = value.data.as_ref().map(|data| data.to_vec()) else {
-        return Err(node.input_error(1, "must be constant"));
+    let (dims, value) = (node.input(0)?, node.input(1)?);
+    let ty = match node.ty(value) {
+        OperandType::TENSOR_FLOAT32 => Some(OperandType::FLOAT32),
+        OperandType::TENSOR_FLOAT16 => Some(OperandType::FLOAT16),
+        OperandType::TENSOR_INT32 => Some(OperandType::INT32),
+        _ => None,
     };
-    let id = node.input(1)?;
-    let ty = match node.ty(id) {
-        OperandType::TENSOR_FLOAT32 => OperandType::FLOAT32,
-        OperandType::TENSOR_FLOAT16 => OperandType::FLOAT16,
-        OperandType::TENSOR_INT32 => OperandType::INT32,
-        other => {
-            return Err(node.input_error(1, format_args!("is {other}; NNAPI fills floats and int32 only")));
-        }
+    let bytes = node.tensor(1)?.data.as_ref().map(|data| data.to_vec());
+    let (Some(ty), Some(bytes)) = (ty, bytes) else {
+        let output = node.output_moved_from(0, value)?;
+        return node.emit(tflite::FILL, &[dims, value], &[output]);
     };
     // A 64-bit value is known to fit, as its tensor became an operand.
     let bytes = bytes

@@ -1,6 +1,6 @@
 //! Look-up by index, key or rank, and random draws.
 
-use nnhal_hal::{Operand, OperationType as O};
+use nnhal_hal::{Operand, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -12,8 +12,8 @@ use crate::tensor::ElementType;
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::GATHER,
-        &[O::GATHER, O::RESHAPE],
-        "no batch dimensions; 64-bit indices become 32-bit ones; a RESHAPE where the index is a scalar",
+        &[O::GATHER, tflite::GATHER, O::RESHAPE],
+        "64-bit indices become 32-bit ones; a RESHAPE where the index is a scalar",
         gather,
     ),
     Mapping::new(Builtin::EMBEDDING_LOOKUP, &[O::EMBEDDING_LOOKUP], "", |node| {
@@ -26,18 +26,6 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         let outputs = [node.output_moved_from(0, inputs[2])?, node.output(1)?];
         node.emit(O::HASHTABLE_LOOKUP, &inputs, &outputs)
     }),
-    Mapping::new(
-        Builtin::TOPK_V2,
-        &[O::TOPK_V2],
-        "constant k; of equal values NNAPI puts the one with the larger index first",
-        |node| {
-            let input = node.input(0)?;
-            let k = node.single_i32(1)?;
-            let k = node.scalar_i32(k)?;
-            let outputs = [node.output_moved_from(0, input)?, node.output(1)?];
-            node.emit(O::TOPK_V2, &[input, k], &outputs)
-        },
-    ),
     Mapping::new(
         Builtin::LSH_PROJECTION,
         &[O::LSH_PROJECTION],
@@ -74,18 +62,16 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 
 fn gather(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let options = node.options::<GatherOptions>()?;
-    if options.batch_dims != 0 {
-        return Err(Refusal::Reason(format!(
-            "it has {} batch dimensions, which NNAPI has not",
-            options.batch_dims
-        )));
-    }
     let (input, indices) = (node.input(0)?, node.input(1)?);
     let rank = node.rank(0)?;
     let axis = node.axis(options.axis, rank)?;
     let position = node.scalar_i32(axis as i32)?;
     let index_is_scalar = node.tensor(1)?.dimensions.is_empty() && node.is_constant(1);
     let output = node.output_moved_from(0, input)?;
+    if options.batch_dims != 0 {
+        let inputs = [input, position, indices, node.scalar_i32(options.batch_dims)?];
+        return node.emit(tflite::GATHER, &inputs, &[output]);
+    }
     if !index_is_scalar || rank == 1 {
         return node.emit(O::GATHER, &[input, position, indices], &[output]);
     }

@@ -21,12 +21,15 @@ mod joining;
 mod lookup;
 mod normalization;
 mod padding;
+mod places;
 mod pooling;
 mod quantization;
 mod quantized_lstm;
 mod recurrent;
 mod reduction;
 mod resources;
+mod searching;
+mod segments;
 mod sequence;
 mod series;
 mod shape;
@@ -62,6 +65,9 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Padding", padding::MAPPINGS),
     ("Space and depth", spatial::MAPPINGS),
     ("Look-up", lookup::MAPPINGS),
+    ("Places, diagonals and sequences", places::MAPPINGS),
+    ("Segments", segments::MAPPINGS),
+    ("Search", searching::MAPPINGS),
     ("Types and quantization", quantization::MAPPINGS),
     ("Recurrent layers, one step", recurrent::MAPPINGS),
     ("Recurrent layers, sequences", sequence::MAPPINGS),

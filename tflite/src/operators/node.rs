@@ -247,7 +247,11 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
 
     /// The rank of an input, if known before execution.
     pub(crate) fn rank(&mut self, number: usize) -> Result<usize, Refusal> {
-        self.dimensions(number).map(|dimensions| dimensions.len())
+        let id = self.input(number)?;
+        match self.graph.builder.operand(id).dimensions.len() {
+            0 => Err(self.input_error(number, "has a rank that is not known before execution")),
+            rank => Ok(rank),
+        }
     }
 
     /// The axis that a number stands for, counted from the end if negative.
@@ -335,6 +339,11 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
     pub(crate) fn output(&mut self, number: usize) -> Result<Id, Refusal> {
         let operand = self.output_operand(number)?;
         self.declare(number, operand)
+    }
+
+    /// Gives an output that is not written yet other dimensions than the file's; those that are 0 stay open.
+    pub(crate) fn set_dimensions(&mut self, output: Id, dimensions: Vec<u32>) {
+        self.graph.builder.operand_mut(output).dimensions = dimensions;
     }
 
     /// What the file says of an output.

@@ -44,7 +44,9 @@ fn pad_value(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<Id, Refusal> 
         return Err(node.input_error(2, "must be constant"));
     };
     let ty = match node.ty(input) {
-        OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
+        OperandType::TENSOR_QUANT8_ASYMM
+        | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+        | OperandType::TENSOR_QUANT16_SYMM => {
             let (input, value) = (node.tensor(0)?.quantization(), node.tensor(2)?.quantization());
             if input != value {
                 return Err(node.input_error(2, "must have the scale and zero point of input 0"));
@@ -52,6 +54,11 @@ fn pad_value(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<Id, Refusal> 
             let value = node.single_i32(2)?;
             return node.scalar_i32(value);
         }
+        OperandType::TENSOR_INT32 => {
+            let value = node.single_i32(2)?;
+            return node.scalar_i32(value);
+        }
+        OperandType::TENSOR_BOOL8 => OperandType::BOOL,
         OperandType::TENSOR_FLOAT16 => OperandType::FLOAT16,
         _ => OperandType::FLOAT32,
     };

@@ -1,6 +1,6 @@
 //! Parts of tensors.
 
-use nnhal_hal::OperationType as O;
+use nnhal_hal::{OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -261,8 +261,25 @@ fn strided_slice_at_execution(
     for mask in [options.begin_mask, options.end_mask, options.shrink_axis_mask] {
         inputs.push(node.scalar_i32(mask)?);
     }
+    // NNAPI's has bounds for every axis, and demands an end that takes one element of an axis that vanishes.
+    let rank = node.graph.builder.dimensions(input).map(<[u32]>::len);
+    let mut lengths = Vec::with_capacity(3);
+    for bounds in &inputs[1..=3] {
+        lengths.push(
+            node.graph
+                .builder
+                .dimensions(*bounds)
+                .map(|dims| dims[0] as usize),
+        );
+    }
+    let has_all = rank.is_some() && lengths.iter().all(|length| *length == rank);
+    let kind = if has_all && options.shrink_axis_mask == 0 {
+        O::STRIDED_SLICE
+    } else {
+        tflite::STRIDED_SLICE
+    };
     let output = node.output_moved_from(0, input)?;
-    node.emit(O::STRIDED_SLICE, &inputs, &[output])
+    node.emit(kind, &inputs, &[output])
 }
 
 fn reverse(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {

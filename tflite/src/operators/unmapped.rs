@@ -5,9 +5,8 @@ use super::builtin::Builtin;
 const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
 const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
-const NO_SPARSE_FORM: &str = "NNAPI has no sparse gathers, scatters or segments";
+const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
 const NO_BITS: &str = "NNAPI has no operations on bits";
-const NO_MATRICES: &str = "NNAPI has no diagonals of matrices";
 const NO_COMPLEX: &str = "NNAPI has no complex numbers";
 const NO_VOLUMES: &str = "NNAPI has no convolutions of volumes";
 const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
@@ -22,19 +21,7 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::CUSTOM, "NNAPI has no equivalent of custom operators"),
     (Builtin::EMBEDDING_LOOKUP_SPARSE, NO_SPARSE_FORM),
     (Builtin::DELEGATE, NO_EQUIVALENT),
-    (Builtin::SPARSE_TO_DENSE, NO_SPARSE_FORM),
     (Builtin::FAKE_QUANT, NO_EQUIVALENT),
-    (Builtin::ONE_HOT, NO_EQUIVALENT),
-    (Builtin::UNIQUE, NO_EQUIVALENT),
-    (Builtin::GATHER_ND, NO_SPARSE_FORM),
-    (Builtin::WHERE, NO_EQUIVALENT),
-    (Builtin::REVERSE_SEQUENCE, NO_EQUIVALENT),
-    (Builtin::MATRIX_DIAG, NO_MATRICES),
-    (Builtin::MATRIX_SET_DIAG, NO_MATRICES),
-    (Builtin::NON_MAX_SUPPRESSION_V4, NO_EQUIVALENT),
-    (Builtin::NON_MAX_SUPPRESSION_V5, NO_EQUIVALENT),
-    (Builtin::SCATTER_ND, NO_SPARSE_FORM),
-    (Builtin::SEGMENT_SUM, NO_SPARSE_FORM),
     (
         Builtin::PLACEHOLDER_FOR_GREATER_OP_CODES,
         "it is no operator but a placeholder of the format",
@@ -52,11 +39,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::BROADCAST_ARGS, NO_EQUIVALENT),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::RANDOM_UNIFORM, NO_RANDOM),
-    (Builtin::DYNAMIC_UPDATE_SLICE, NO_EQUIVALENT),
-    (Builtin::UNSORTED_SEGMENT_PROD, NO_SPARSE_FORM),
-    (Builtin::UNSORTED_SEGMENT_MAX, NO_SPARSE_FORM),
-    (Builtin::UNSORTED_SEGMENT_SUM, NO_SPARSE_FORM),
-    (Builtin::UNSORTED_SEGMENT_MIN, NO_SPARSE_FORM),
     (Builtin::BITCAST, NO_BITS),
     (Builtin::DILATE, NO_EQUIVALENT),
     (Builtin::REDUCE_WINDOW, NO_EQUIVALENT),

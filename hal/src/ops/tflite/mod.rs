@@ -5,12 +5,20 @@
 mod binary;
 mod choice;
 mod conversion;
+mod diagonals;
 mod elementwise;
+pub mod filling;
 mod joining;
 mod layers;
+mod moving;
+pub mod places;
 mod reduction;
 mod reshape;
+mod searching;
+mod segments;
+pub mod sequences;
 mod series;
+mod suppression;
 mod types;
 
 use super::operation_entry::OperationEntry;
@@ -22,12 +30,20 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     binary::ENTRIES,
     choice::ENTRIES,
     conversion::ENTRIES,
+    diagonals::ENTRIES,
     elementwise::ENTRIES,
+    filling::ENTRIES,
     joining::ENTRIES,
     layers::ENTRIES,
+    moving::ENTRIES,
+    places::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
+    searching::ENTRIES,
+    segments::ENTRIES,
+    sequences::ENTRIES,
     series::ENTRIES,
+    suppression::ENTRIES,
 ];
 
 /// The entry of an operation that does what the one of the same number in a family of NNAPI's does, for these

@@ -1,0 +1,55 @@
+//! What is found by values: TOPK_V2, UNIQUE and WHERE.
+
+use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::signature::{Form, Param, Rank, Ty, Variant};
+use crate::ops::topk;
+use crate::{HalVersion, OperandType as T, tflite};
+
+use HalVersion::{V1_2, V1_3};
+
+use super::types::MOVED;
+
+/// What has an order.
+const ORDERED: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+    Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
+];
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: tflite::TOPK_V2,
+        variants: ORDERED,
+        forms: &[Form::default(&[
+            Param::new("input", Ty::Var(0)),
+            Param::new("k", Ty::AnyOf(&[(T::INT32, V1_2), (T::TENSOR_INT32, V1_2)])),
+        ])],
+        ..topk::TOPK_V2
+    },
+    OperationEntry {
+        operation: tflite::UNIQUE,
+        variants: ORDERED,
+        forms: &[Form::default(
+            &[Param::new("input", Ty::Var(0)).rank(Rank::Is(1))],
+        )],
+        outputs: &[
+            Param::new("values", Ty::Var(0)).rank(Rank::Is(1)),
+            Param::new("indices", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
+        ],
+        outputs_repeat: false,
+        check: |context| context.check_same_quantization(0, 0),
+        shape: ShapeRule::DataDependent,
+    },
+    OperationEntry {
+        operation: tflite::WHERE,
+        variants: MOVED,
+        forms: &[Form::default(&[Param::new("condition", Ty::Var(0))])],
+        outputs: &[Param::new("places", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2))],
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::DataDependent,
+    },
+];

@@ -1,0 +1,81 @@
+//! NON_MAX_SUPPRESSION_V4 and V5: the best boxes that do not overlap too much, filled up to a fixed number.
+
+use crate::ops::boxes::BOX_LENGTH;
+use crate::ops::context::{OpError, OperationContext, ShapeIssue};
+use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::shapes::{set, shape_of};
+use crate::ops::signature::{Form, Param, Rank, Ty};
+use crate::{OperandType as T, Shape, tflite};
+
+const BOXES: Param = Param::new("boxes", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(2));
+const SCORES: Param = Param::new("scores", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(1));
+const MOST: Param = Param::new("max_output_size", Ty::Is(T::TENSOR_INT32));
+
+const fn threshold(name: &'static str) -> Param {
+    Param::new(name, Ty::Is(T::TENSOR_FLOAT32))
+}
+
+const fn integers(name: &'static str) -> Param {
+    Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
+}
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: tflite::NON_MAX_SUPPRESSION_V4,
+        variants: &[],
+        forms: &[Form::default(&[
+            BOXES,
+            SCORES,
+            MOST,
+            threshold("iou_threshold"),
+            threshold("score_threshold"),
+        ])],
+        outputs: &[integers("selected_indices"), integers("num_selected")],
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::Infer(selected),
+    },
+    OperationEntry {
+        operation: tflite::NON_MAX_SUPPRESSION_V5,
+        variants: &[],
+        forms: &[Form::default(&[
+            BOXES,
+            SCORES,
+            MOST,
+            threshold("iou_threshold"),
+            threshold("score_threshold"),
+            threshold("soft_nms_sigma"),
+        ])],
+        outputs: &[
+            integers("selected_indices"),
+            Param::new("selected_scores", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(1)),
+            integers("num_selected"),
+        ],
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::Infer(selected),
+    },
+];
+
+/// As many as may be selected, and in the last output their number.
+fn selected(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
+    let (boxes, scores) = (context.shape_of_rank(0, 2)?, context.shape_of_rank(1, 1)?);
+    if boxes.dim(1) != BOX_LENGTH || boxes.dim(0) != scores.dim(0) {
+        let message = format!(
+            "(boxes) has dimensions {boxes:?}, must have [{}, {BOX_LENGTH}] as there are scores",
+            scores.dim(0)
+        );
+        return Err(OpError::input(0, message).into());
+    }
+    let most = context.i32(2)?;
+    let most = u32::try_from(most).map_err(|_| {
+        let message = format!("(max_output_size) is {most}, must not be negative");
+        OpError::input(2, message)
+    })?;
+    let Some((count, lists)) = outputs.split_last_mut() else {
+        return Err(OpError::output(0, "is missing").into());
+    };
+    *count = shape_of(&[1])?;
+    lists.fill(shape_of(&[most])?);
+    set(lists, 0, shape_of(&[most])?)
+}
