@@ -45,7 +45,7 @@ const fn of(operation: OperationType) -> u16 {
 }
 
 operations! {
-    /// ADD, also of 16-bit steps, up to rank 8.
+    /// ADD, also of 16-bit steps, of integers with an activation, up to rank 8.
     ADD = of(OperationType::ADD);
     /// AVERAGE_POOL_2D of 16-bit steps.
     AVERAGE_POOL_2D = of(OperationType::AVERAGE_POOL_2D);
@@ -65,7 +65,7 @@ operations! {
     LOGISTIC = of(OperationType::LOGISTIC);
     /// MAX_POOL_2D of 16-bit steps.
     MAX_POOL_2D = of(OperationType::MAX_POOL_2D);
-    /// MUL, also of 16-bit steps and to fine scales, up to rank 8.
+    /// MUL, also of 16-bit steps, of integers with an activation and to fine scales, up to rank 8.
     MUL = of(OperationType::MUL);
     /// RELU, also of 16-bit steps, up to rank 8.
     RELU = of(OperationType::RELU);
@@ -79,7 +79,7 @@ operations! {
     SOFTMAX = of(OperationType::SOFTMAX);
     /// TANH, also of 16-bit steps, up to rank 8.
     TANH = of(OperationType::TANH);
-    /// DIV up to rank 8.
+    /// DIV, also of integers with an activation, up to rank 8.
     DIV = of(OperationType::DIV);
     /// MEAN, also of integers, of 16-bit steps and to another scale, up to rank 8.
     MEAN = of(OperationType::MEAN);
@@ -90,6 +90,7 @@ operations! {
     /// STRIDED_SLICE of any type that tensors have, up to rank 8; axes behind the bounds are taken whole.
     STRIDED_SLICE = of(OperationType::STRIDED_SLICE);
     /// SUB, also of 16-bit steps, up to rank 8.
+    /// SUB, also of 16-bit steps, of integers with an activation, up to rank 8.
     SUB = of(OperationType::SUB);
     /// TRANSPOSE of any type that tensors have, up to rank 8.
     TRANSPOSE = of(OperationType::TRANSPOSE);
@@ -143,6 +144,8 @@ operations! {
     TILE = of(OperationType::TILE);
     /// TOPK_V2 of any type that has an order; of equal elements the one with the smaller index comes first.
     TOPK_V2 = of(OperationType::TOPK_V2);
+    /// TRANSPOSE_CONV_2D of 16-bit steps, with a filter of signed bytes.
+    TRANSPOSE_CONV_2D = of(OperationType::TRANSPOSE_CONV_2D);
     /// FILL of any type that tensors have, with a tensor of one element.
     FILL = of(OperationType::FILL);
     /// BATCH_MATMUL of 16-bit steps.
@@ -177,6 +180,8 @@ operations! {
     RANGE = FIRST_OWN + 0x16;
     /// For each element, how many of the rising boundaries it reaches.
     BUCKETIZE = FIRST_OWN + 0x17;
+    /// Element-wise quotient of integers that broadcast, rounded towards 0.
+    TRUNCATED_DIV = FIRST_OWN + 0x18;
     /// What lies at the places of a tensor that indices name.
     GATHER_ND = FIRST_OWN + 0x40;
     /// Lists with one value at an index and another elsewhere.

@@ -67,9 +67,12 @@ enum Arithmetic {
 fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
     let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
     match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_INT32 if activation == Activation::None => integer(context, arithmetic),
         OperandType::TENSOR_INT32 => {
-            Err(OpError::input(2, "(activation) must be 0 (NONE) for TENSOR_INT32").into())
+            let is_wider = context.inputs.rules().operation().is_extension();
+            if activation != Activation::None && !is_wider {
+                return Err(OpError::input(2, "(activation) must be 0 (NONE) for TENSOR_INT32").into());
+            }
+            integer(context, arithmetic, activation)
         }
         _ => by_element!(context, {
             [f32, f16] => float(context, arithmetic, activation),
@@ -104,21 +107,29 @@ fn float<T: Float>(
 }
 
 /// Integers wrap; the quotient is rounded down, and 0 where the divisor is 0.
-fn integer(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
-    binary::<i32, i32>(context, |left, right| match arithmetic {
-        Arithmetic::Add => left.wrapping_add(right),
-        Arithmetic::Sub => left.wrapping_sub(right),
-        Arithmetic::Mul => left.wrapping_mul(right),
-        Arithmetic::Div if right == 0 => 0,
-        Arithmetic::Div => {
-            let quotient = left.wrapping_div(right);
-            let inexact = left.wrapping_rem(right) != 0;
-            if inexact && (left < 0) != (right < 0) {
-                quotient - 1
-            } else {
-                quotient
+fn integer(
+    context: &mut KernelContext<'_>,
+    arithmetic: Arithmetic,
+    activation: Activation,
+) -> Result<(), KernelError> {
+    let (low, high) = activation.quantized_range(1.0, 0, i32::MIN, i32::MAX);
+    binary::<i32, i32>(context, |left, right| {
+        let result = match arithmetic {
+            Arithmetic::Add => left.wrapping_add(right),
+            Arithmetic::Sub => left.wrapping_sub(right),
+            Arithmetic::Mul => left.wrapping_mul(right),
+            Arithmetic::Div if right == 0 => 0,
+            Arithmetic::Div => {
+                let quotient = left.wrapping_div(right);
+                let inexact = left.wrapping_rem(right) != 0;
+                if inexact && (left < 0) != (right < 0) {
+                    quotient - 1
+                } else {
+                    quotient
+                }
             }
-        }
+        };
+        result.clamp(low, high)
     })
 }
 
@@ -304,6 +315,28 @@ mod tests {
         assert_eq!(
             of_steps(tflite::MINIMUM, [0.002, 0.001, 0.002], None),
             [250, -20_000, 16_384, -32_768]
+        );
+    }
+
+    #[test]
+    fn integers_have_activations_in_the_extension_only() {
+        let of = |operation, code| {
+            OneOperation::new(operation)
+                .tensor(T::TENSOR_INT32, &[3], &[-5, 3, 9])
+                .tensor(T::TENSOR_INT32, &[1], &[1])
+                .i32(code)
+                .output(T::TENSOR_INT32, &[])
+                .run_one::<i32>()
+                .map(|(_, data)| data)
+        };
+        assert_eq!(of(tflite::ADD, 1).unwrap(), [0, 4, 10]);
+        assert_eq!(of(tflite::ADD, 2).unwrap(), [-1, 1, 1]);
+        assert_eq!(of(tflite::ADD, 3).unwrap(), [0, 4, 6]);
+        assert!(of(tflite::ADD, 4).unwrap_err().contains("(activation) is 4"));
+        assert!(
+            of(OperationType::ADD, 1)
+                .unwrap_err()
+                .contains("must be 0 (NONE)")
         );
     }
 

@@ -1,4 +1,5 @@
-//! FLOOR_DIV and FLOOR_MOD of the extension: quotients rounded down, and what they leave.
+//! FLOOR_DIV, FLOOR_MOD and TRUNCATED_DIV of the extension: quotients rounded down, what they leave, and
+//! quotients rounded towards 0.
 //!
 //! A divisor of 0 is an error, as in TFLite's kernels, but where floats leave a remainder: that is no number.
 //! Quantised elements are taken as stored.
@@ -24,6 +25,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
             [i32, u8, i8, i16] => integers(context, remainder),
         })
     }),
+    (
+        tflite::TRUNCATED_DIV,
+        |context| by_element!(context, { [i32] => integers(context, |left, right| left / right) }),
+    ),
 ];
 
 fn float_remainder(left: f32, right: f32) -> f32 {
@@ -142,6 +147,13 @@ mod tests {
     }
 
     #[test]
+    fn truncated_quotients_are_rounded_towards_0() {
+        let (left, right) = ([7, -7, 7, -7, i32::MIN], [2, 2, -2, -2, -1]);
+        let divided = of(tflite::TRUNCATED_DIV, T::TENSOR_INT32, &left, &right);
+        assert_eq!(divided.unwrap(), [3, -3, -3, 3, i32::MIN]);
+    }
+
+    #[test]
     fn steps_count_as_stored() {
         assert_eq!(
             of(
@@ -161,7 +173,7 @@ mod tests {
 
     #[test]
     fn divisors_of_0_give_an_error() {
-        for operation in [tflite::FLOOR_DIV, tflite::FLOOR_MOD] {
+        for operation in [tflite::FLOOR_DIV, tflite::FLOOR_MOD, tflite::TRUNCATED_DIV] {
             let error = of(operation, T::TENSOR_INT32, &[1, 1], &[1, 0]).unwrap_err();
             assert!(error.contains("(divisor) is 0 at element 1"), "{error}");
         }

@@ -1,16 +1,18 @@
 //! TRANSPOSE_CONV_2D, as one ordinary convolution for each phase of the stride: outputs a whole number of
 //! strides apart see the same taps of the filter.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::transpose_convolution::{TransposedGeometry, TransposedWindow, activation, geometry};
+use nnhal_hal::{OperationType, tflite};
 
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] =
-    &[(OperationType::TRANSPOSE_CONV_2D, transpose_convolution)];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::TRANSPOSE_CONV_2D, transpose_convolution),
+    (tflite::TRANSPOSE_CONV_2D, transpose_convolution),
+];
 
 fn transpose_convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rules = context.inputs.rules();
@@ -174,7 +176,7 @@ impl Layer for TransposeConvolution {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -242,5 +244,29 @@ mod tests {
     #[test]
     fn strides_as_large_as_32_bits_allow_cut_all_but_the_ends() {
         assert_eq!(explicit(2, i32::MAX, 0, i32::MAX), Ok(vec![10.5, 20.5]));
+    }
+
+    #[test]
+    fn sixteen_bit_steps_are_multiplied_with_signed_bytes() {
+        let operand = |ty, dims: &[u32], scale| Operand::new(ty, dims).with_quantization(scale, 0);
+        let result = [0, 0, 0, 0, 2, 1, 0]
+            .into_iter()
+            .fold(
+                OneOperation::new(tflite::TRANSPOSE_CONV_2D)
+                    .operand(
+                        operand(T::TENSOR_QUANT16_SYMM, &[1, 1, 2, 1], 0.5),
+                        &[1000_i16, -32_768],
+                    )
+                    .operand(
+                        operand(T::TENSOR_QUANT8_ASYMM_SIGNED, &[1, 1, 3, 1], 0.25),
+                        &[1_i8, 2, -127],
+                    )
+                    .operand(operand(T::TENSOR_INT32, &[1], 0.125), &[16]),
+                OneOperation::i32,
+            )
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output_operand(operand(T::TENSOR_QUANT16_SYMM, &[0; 4], 64.0))
+            .run_one::<i16>();
+        assert_eq!(result.unwrap(), (vec![1, 1, 5, 1], vec![2, 4, -312, -128, 8128]));
     }
 }

@@ -104,7 +104,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
 ];
 
 /// The activation code must exist; integers take none.
-pub(super) fn check_activation(context: &dyn OperationContext) -> Result<(), OpError> {
+fn check_activation(context: &dyn OperationContext) -> Result<(), OpError> {
     let Some(code) = unless_unknown(context.i32(2))? else {
         return Ok(());
     };

@@ -6,6 +6,7 @@ use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{AddOptions, DivOptions, MulOptions, SubOptions};
+use crate::tensor::ElementType;
 
 const FUSED: &str = "fused activation passed on; TANH as an operation of its own";
 
@@ -33,11 +34,18 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
     Mapping::new(
         Builtin::DIV,
-        &[O::DIV],
-        "as ADD; quantized operands in floats",
+        &[O::DIV, tflite::TRUNCATED_DIV],
+        "as ADD; quantized operands in floats; integers by TRUNCATED_DIV, without activation",
         |node| {
             let activation = node.options::<DivOptions>()?.activation;
-            in_floats(node, O::DIV, activation)
+            match (node.tensor(0)?.element_type, activation) {
+                // NNAPI's quotient of integers is rounded down.
+                (ElementType::Int32 | ElementType::Int64, 0) => plain(node, tflite::TRUNCATED_DIV),
+                (ElementType::Int32 | ElementType::Int64, _) => {
+                    Err("it divides integers and has a fused activation".into())
+                }
+                _ => in_floats(node, O::DIV, activation),
+            }
         },
     ),
     Mapping::new(Builtin::MAXIMUM, &[O::MAXIMUM], "", |node| {

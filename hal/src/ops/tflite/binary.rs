@@ -1,10 +1,12 @@
 //! Element-wise functions of two operands that broadcast.
 
-use crate::ops::arithmetic::check_activation;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::broadcast_of_two;
 use crate::ops::signature::{Form, Param, Ty, Variant};
-use crate::{OperandType as T, OperationType, tflite};
+use crate::ops::{OpError, OperationContext, windows};
+use crate::{HalVersion, OperandType as T, OperationType, tflite};
+
+use HalVersion::V1_2;
 
 use super::types::{FLOATS, FLOATS_AND_STEPS, INTEGERS_AND_STEPS, NUMBERS, NUMBERS_AND_STEPS};
 
@@ -54,4 +56,10 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     plain(tflite::FLOOR_DIV, NUMBERS_AND_STEPS),
     plain(tflite::FLOOR_MOD, NUMBERS_AND_STEPS),
     plain(tflite::RIGHT_SHIFT, INTEGERS_AND_STEPS),
+    plain(tflite::TRUNCATED_DIV, &[Variant::new(V1_2, &[T::TENSOR_INT32])]),
 ];
+
+/// The activation code must exist. Other than NNAPI's operations, these have one for integers too.
+fn check_activation(context: &dyn OperationContext) -> Result<(), OpError> {
+    windows::check_activation(context, 2)
+}

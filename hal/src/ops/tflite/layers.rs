@@ -4,6 +4,7 @@ use crate::ops::operation_entry::OperationEntry;
 use crate::ops::signature::Variant;
 use crate::ops::{
     batch_matmul, convolution, depthwise_convolution, filters, fully_connected, pooling, softmax,
+    transpose_convolution,
 };
 use crate::{HalVersion, OperandType as T, tflite};
 
@@ -36,5 +37,10 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         softmax::ENTRIES,
         tflite::SOFTMAX,
         &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM, T::FLOAT32])],
+    ),
+    with_types(
+        transpose_convolution::ENTRIES,
+        tflite::TRANSPOSE_CONV_2D,
+        &filters::sixteen_bit(filters::per_channel_along_0),
     ),
 ];
