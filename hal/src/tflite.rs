@@ -98,6 +98,8 @@ operations! {
     CAST = of(OperationType::CAST);
     /// EQUAL, also of 16-bit steps.
     EQUAL = of(OperationType::EQUAL);
+    /// EXP of 16-bit steps.
+    EXP = of(OperationType::EXP);
     /// EXPAND_DIMS of any type that tensors have, up to rank 8.
     EXPAND_DIMS = of(OperationType::EXPAND_DIMS);
     /// GATHER of any type that tensors have, for each element of the axes that input and indices share.
@@ -134,6 +136,8 @@ operations! {
     REDUCE_PROD = of(OperationType::REDUCE_PROD);
     /// REDUCE_SUM, also of integers, up to rank 8.
     REDUCE_SUM = of(OperationType::REDUCE_SUM);
+    /// RSQRT of 16-bit steps.
+    RSQRT = of(OperationType::RSQRT);
     /// SELECT of any type that tensors have; condition and choices broadcast to one shape.
     SELECT = of(OperationType::SELECT);
     /// SLICE of any type that tensors have.

@@ -1,5 +1,5 @@
-//! TANH and SOFTMAX of 16-bit steps, as TFLite's kernels approximate them: by lines between the values of a
-//! table. Results are steps of 1/32768.
+//! Functions of 16-bit steps as TFLite's kernels approximate them: by lines between the values of a table.
+//! Results of TANH and SOFTMAX are steps of 1/32768.
 
 use std::sync::LazyLock;
 
@@ -66,18 +66,20 @@ impl Places {
     }
 }
 
-/// A function in steps of 1/32768, as 512 lines.
+/// A function as 512 lines.
 struct Lines([i16; 513]);
 
 impl Lines {
-    /// The function over a range. Each value is moved by half of how far the line is off in its middle.
-    fn new(function: fn(f64) -> f64, start: f64, end: f64) -> Lines {
-        let at = |line: f64| function(start + line * (end - start) / 512.0) * 32_768.0;
+    /// `value` gives the function where a line begins, by the line's number, or between. Each value is moved by
+    /// half of how far the line is off in its middle.
+    fn new(value: impl Fn(f64) -> f64) -> Lines {
+        // Far beyond 16 bits, but finite.
+        let at = |line: f64| value(line).clamp(-1e12, 1e12);
         Lines(std::array::from_fn(|line| {
             let line = line as f64;
             let value = at(line).round();
+            // The conversions saturate.
             if line == 512.0 {
-                // The conversion saturates.
                 return value as i16;
             }
             let middle = ((value + at(line + 1.0)) / 2.0).round();
@@ -94,9 +96,23 @@ impl Lines {
     }
 }
 
-static EXPONENTIALS: LazyLock<Lines> = LazyLock::new(|| Lines::new(f64::exp, -10.0, 0.0));
+/// A function of real numbers, of every element of input 0.
+pub(super) fn unary_by_lines(
+    context: &mut KernelContext<'_>,
+    function: impl Fn(f64) -> f64,
+) -> Result<(), KernelError> {
+    let scale = f64::from(context.inputs.tensor(0)?.scale());
+    let output_scale = f64::from(context.outputs.tensor(0)?.scale());
+    let lines = Lines::new(|line| function((line * (65_535.0 / 512.0) - 32_768.0) * scale) / output_scale);
+    unary::<i16, i16>(context, |value| lines.at(i64::from(value)) as i16)
+}
 
-static RECIPROCALS: LazyLock<Lines> = LazyLock::new(|| Lines::new(|x| 1.0 / (1.0 + x), 0.0, 1.0));
+/// From -10 to 0.
+static EXPONENTIALS: LazyLock<Lines> =
+    LazyLock::new(|| Lines::new(|line| (line * (10.0 / 512.0) - 10.0).exp() * 32_768.0));
+
+/// Of numbers from 1 to 2.
+static RECIPROCALS: LazyLock<Lines> = LazyLock::new(|| Lines::new(|line| 32_768.0 / (1.0 + line / 512.0)));
 
 pub(super) fn softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let lanes = lanes(&context.inputs)?;

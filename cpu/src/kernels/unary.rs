@@ -1,11 +1,12 @@
-//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND and
-//! SIGN of the extension.
+//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND, SIGN
+//! and functions of 16-bit steps of the extension.
 
 use half::f16;
 use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::broadcast::{unary, unary_float};
 use super::element::{Quant8, by_element};
+use super::interpolated::unary_by_lines;
 use super::quantized_function::unary_quantized;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -24,6 +25,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::SQRT, |context| float(context, f32::sqrt)),
     (tflite::COS, |context| float(context, f32::cos)),
     (tflite::ROUND, |context| float(context, f32::round_ties_even)),
+    (tflite::EXP, |context| unary_by_lines(context, f64::exp)),
+    (tflite::RSQRT, rsqrt_sixteen_bit),
     (tflite::SIGN, |context| {
         float_or_integer(context, sign, i32::signum)
     }),
@@ -72,6 +75,17 @@ pub(super) fn rsqrt_steps<T: Quant8>(
         // The conversion saturates.
         ((root / output_scale).round() as i32).saturating_add(output_zero)
     }
+}
+
+/// RSQRT of 16-bit steps. What has no root gives the largest value here too.
+fn rsqrt_sixteen_bit(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let most = f64::from(i16::MAX) * f64::from(context.outputs.tensor(0)?.scale());
+    unary_by_lines(
+        context,
+        |value| {
+            if value > 0.0 { 1.0 / value.sqrt() } else { most }
+        },
+    )
 }
 
 /// Integers wrap: the least one has no opposite.
@@ -128,6 +142,30 @@ mod tests {
             .unwrap();
         // 6.67, 3.33, 1.67 and 0.83 steps above the least value.
         assert_eq!(data, [127, 127, -121, -125, -126, -127]);
+    }
+
+    fn of_steps(operation: OperationType, scale: f32, output_scale: f32, values: &[i16], expected: &[i16]) {
+        let steps = |scale| {
+            Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[values.len() as u32]).with_quantization(scale, 0)
+        };
+        let (_, data) = OneOperation::new(operation)
+            .operand(steps(scale), values)
+            .output_operand(steps(output_scale))
+            .run_one::<i16>()
+            .unwrap();
+        for (found, expected) in data.iter().zip(expected) {
+            assert!((i32::from(*found) - i32::from(*expected)).abs() <= 1, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn functions_of_sixteen_bit_steps_are_those_of_tflite() {
+        let values = [-32_768, 0, 20_000, 30_000, 32_767];
+        of_steps(tflite::EXP, 0.0003, 0.5, &values, &[0, 2, 806, 16_202, 32_767]);
+        let values = [0, 1, 100, 127, 128, 1000, 32_767];
+        let roots = [25_860, 25_679, 7804, 2929, 2748, 1000, 175];
+        of_steps(tflite::RSQRT, 0.001, 0.001, &values, &roots);
+        of_steps(tflite::RSQRT, 0.001, 0.001, &[-32_768, -300], &[32_767; 2]);
     }
 
     #[test]

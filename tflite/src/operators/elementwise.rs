@@ -13,17 +13,18 @@ const IN_FLOATS: &str = "quantized operands in floats";
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::ABS, &[O::ABS], IN_FLOATS, |node| unary(node, O::ABS)),
     Mapping::new(Builtin::NEG, &[O::NEG], IN_FLOATS, |node| unary(node, O::NEG)),
-    Mapping::new(Builtin::EXP, &[O::EXP], IN_FLOATS, |node| unary(node, O::EXP)),
+    Mapping::new(
+        Builtin::EXP,
+        &[O::EXP],
+        "8-bit operands in floats",
+        |node| match node.tensor(0)?.element_type {
+            ElementType::Int16 => of_steps(node, O::EXP),
+            _ => unary(node, O::EXP),
+        },
+    ),
     Mapping::new(Builtin::LOG, &[O::LOG], IN_FLOATS, |node| unary(node, O::LOG)),
     Mapping::new(Builtin::SQRT, &[O::SQRT], IN_FLOATS, |node| unary(node, O::SQRT)),
-    Mapping::new(Builtin::RSQRT, &[O::RSQRT], "16-bit operands in floats", |node| {
-        if node.tensor(0)?.element_type == ElementType::Int16 {
-            return unary(node, O::RSQRT);
-        }
-        let input = node.input(0)?;
-        let output = node.output(0)?;
-        node.emit(O::RSQRT, &[input], &[output])
-    }),
+    Mapping::new(Builtin::RSQRT, &[O::RSQRT], "", |node| of_steps(node, O::RSQRT)),
     Mapping::new(Builtin::SIN, &[O::SIN], "", |node| unary(node, O::SIN)),
     Mapping::new(Builtin::COS, &[tflite::COS], "", |node| unary(node, tflite::COS)),
     Mapping::new(Builtin::ROUND, &[tflite::ROUND], "", |node| {
@@ -56,6 +57,13 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         },
     ),
 ];
+
+/// Quantized operands as they are.
+fn of_steps(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let input = node.input(0)?;
+    let output = node.output(0)?;
+    node.emit(kind, &[input], &[output])
+}
 
 /// Quantized operands in floats.
 fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {

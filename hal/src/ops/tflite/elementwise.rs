@@ -6,7 +6,7 @@ use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{OperandType as T, OperationType, tflite};
 
-use super::types::{FLOATS, FLOATS_AND_STEPS, NUMBERS};
+use super::types::{FLOATS, FLOATS_AND_STEPS, NUMBERS, SIXTEEN_BIT};
 use super::with_types;
 
 const INPUT: &[Form] = &[Form::default(&[Param::new("input", Ty::Var(0))])];
@@ -40,6 +40,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     activation(tflite::RELU6),
     activation(tflite::TANH),
     unary(tflite::COS, FLOATS),
+    unary(tflite::EXP, SIXTEEN_BIT),
     OperationEntry {
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
@@ -48,5 +49,6 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         ..unary(tflite::GELU, FLOATS_AND_STEPS)
     },
     unary(tflite::ROUND, FLOATS),
+    unary(tflite::RSQRT, SIXTEEN_BIT),
     unary(tflite::SIGN, NUMBERS),
 ];

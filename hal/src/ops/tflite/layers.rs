@@ -10,13 +10,12 @@ use crate::{HalVersion, OperandType as T, tflite};
 
 use HalVersion::{V1_2, V1_3};
 
+use super::types::SIXTEEN_BIT;
 use super::with_types;
 
-const STEPS: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];
-
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    with_types(pooling::ENTRIES, tflite::AVERAGE_POOL_2D, STEPS),
-    with_types(batch_matmul::ENTRIES, tflite::BATCH_MATMUL, STEPS),
+    with_types(pooling::ENTRIES, tflite::AVERAGE_POOL_2D, SIXTEEN_BIT),
+    with_types(batch_matmul::ENTRIES, tflite::BATCH_MATMUL, SIXTEEN_BIT),
     with_types(
         convolution::ENTRIES,
         tflite::CONV_2D,
@@ -32,7 +31,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         tflite::FULLY_CONNECTED,
         &[Variant::new(V1_3, filters::SIXTEEN_BIT)],
     ),
-    with_types(pooling::ENTRIES, tflite::MAX_POOL_2D, STEPS),
+    with_types(pooling::ENTRIES, tflite::MAX_POOL_2D, SIXTEEN_BIT),
     with_types(
         softmax::ENTRIES,
         tflite::SOFTMAX,

@@ -55,3 +55,6 @@ pub(super) const MOVED: &[Variant] = &[
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
     Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
 ];
+
+/// Steps of 16 bits.
+pub(super) const SIXTEEN_BIT: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];
