@@ -222,6 +222,12 @@ operations! {
     UNIQUE = FIRST_OWN + 0x50;
     /// A tensor repeated to other dimensions by the rules of broadcasting.
     BROADCAST_TO = FIRST_OWN + 0x51;
+    /// The dimensions of a tensor.
+    SHAPE = FIRST_OWN + 0x52;
+    /// A window that slides over volumes.
+    CONV_3D = FIRST_OWN + 0x53;
+    /// The reverse of CONV_3D.
+    CONV_3D_TRANSPOSE = FIRST_OWN + 0x54;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

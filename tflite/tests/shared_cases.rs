@@ -13,7 +13,7 @@ use nnhal_cpu::KernelSet;
 use support::{Accuracy, Npy, Runner, is_quantized, shared_cases, worst};
 
 /// Cases that are refused or wrong, each with a part of the reason.
-const NOT_YET: &[(&str, &str)] = &[("nms_padded", "SHAPE of graph")];
+const NOT_YET: &[(&str, &str)] = &[];
 
 /// The names of the cases.
 fn cases(folder: &Path) -> Vec<String> {

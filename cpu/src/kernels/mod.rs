@@ -76,6 +76,7 @@ mod roi;
 mod searching;
 mod segments;
 mod select;
+mod shape;
 mod slice;
 pub(crate) mod softmax;
 mod space_batch;
@@ -89,6 +90,7 @@ mod topk;
 mod transpose;
 mod transpose_convolution;
 mod unary;
+mod volumes;
 
 use nnhal_hal::OperationType;
 
@@ -150,6 +152,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     searching::KERNELS,
     segments::KERNELS,
     select::KERNELS,
+    shape::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
     space_batch::KERNELS,
@@ -161,6 +164,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     transpose::KERNELS,
     transpose_convolution::KERNELS,
     unary::KERNELS,
+    volumes::KERNELS,
 ];
 
 /// The kernel of `operation`, or `None` if there is none. Control flow is the executor's own.

@@ -217,6 +217,16 @@ options! {
     CallOnceOptions = 103 {
         init_subgraph_index: i32 = 0, 0;
     }
+    Conv3DOptions = 106 {
+        padding: i8 = 0, 0;
+        stride_d: i32 = 0, 1;
+        stride_w: i32 = 0, 2;
+        stride_h: i32 = 0, 3;
+        activation: i8 = 0, 4;
+        dilation_d: i32 = 1, 5;
+        dilation_w: i32 = 1, 6;
+        dilation_h: i32 = 1, 7;
+    }
     VarHandleOptions<'a> = 111 {
         container: Text<'a> = Text::default(), 0;
         shared_name: Text<'a> = Text::default(), 1;

@@ -120,16 +120,25 @@ fn store(node: &mut Node<'_, '_, '_, '_>, integers: Integers) -> Result<bool, Re
 }
 
 fn dimensions_of(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<Option<Integers>, Refusal> {
+    if operator == Builtin::RANK {
+        let rank = match node.is_constant(0) {
+            true => node.tensor(0)?.dimensions.len(),
+            false => node.rank(0)?,
+        };
+        return Ok(Some(Integers::scalar(rank as i64)));
+    }
     let dimensions = if node.is_constant(0) {
         node.tensor(0)?.dimensions.clone()
     } else {
-        node.dimensions(0)?
+        let input = node.input(0)?;
+        match node.graph.builder.dimensions(input) {
+            Some(dimensions) => dimensions.to_vec(),
+            None => return Ok(None),
+        }
     };
-    Ok(Some(if operator == Builtin::RANK {
-        Integers::scalar(dimensions.len() as i64)
-    } else {
-        Integers::vector(dimensions.into_iter().map(i64::from).collect())
-    }))
+    Ok(Some(Integers::vector(
+        dimensions.into_iter().map(i64::from).collect(),
+    )))
 }
 
 /// A constant of any type with other dimensions.

@@ -36,6 +36,7 @@ mod shape;
 mod slicing;
 mod sparse;
 mod spatial;
+mod volumes;
 
 pub use builtin::Builtin;
 pub(crate) use control_flow::Calls;
@@ -53,6 +54,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Activations", activation::MAPPINGS),
     ("Comparison and logic", comparison::MAPPINGS),
     ("Convolutions", convolution::MAPPINGS),
+    ("Convolutions of volumes", volumes::MAPPINGS),
     ("Dense layers", fully_connected::MAPPINGS),
     ("Products of matrices", batch_matmul::MAPPINGS),
     ("Pooling", pooling::MAPPINGS),

@@ -1,6 +1,6 @@
 //! Operators that change a tensor's dimensions and keep its values, or ask for them.
 
-use nnhal_hal::{OperandType, OperationType as O};
+use nnhal_hal::{OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -35,15 +35,16 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::SHAPE,
-        &[],
+        &[tflite::SHAPE],
         "a constant, where the dimensions are known before execution",
         |node| {
-            node.dimensions(0)?;
-            Err("its result does not fit its element type".into())
+            let input = node.input(0)?;
+            let output = node.output(0)?;
+            node.emit(tflite::SHAPE, &[input], &[output])
         },
     ),
     Mapping::new(Builtin::RANK, &[], "a constant", |node| {
-        node.dimensions(0)?;
+        node.rank(0)?;
         Err("its result does not fit its element type".into())
     }),
 ];

@@ -8,7 +8,6 @@ const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
 const NO_BITS: &str = "NNAPI has no operations on bits";
 const NO_COMPLEX: &str = "NNAPI has no complex numbers";
-const NO_VOLUMES: &str = "NNAPI has no convolutions of volumes";
 const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
 const NO_STABLEHLO: &str = "NNAPI has no StableHLO operations; convert the model without them";
 const NO_RANDOM: &str = "NNAPI's only random operation is RANDOM_MULTINOMIAL";
@@ -27,7 +26,6 @@ const REASONS: &[(Builtin, &str)] = &[
         "it is no operator but a placeholder of the format",
     ),
     (Builtin::RFFT2D, NO_COMPLEX),
-    (Builtin::CONV_3D, NO_VOLUMES),
     (Builtin::IMAG, NO_COMPLEX),
     (Builtin::REAL, NO_COMPLEX),
     (Builtin::COMPLEX_ABS, NO_COMPLEX),
@@ -35,7 +33,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::HASHTABLE_FIND, NO_RESOURCES),
     (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
-    (Builtin::CONV_3D_TRANSPOSE, NO_VOLUMES),
     (Builtin::BROADCAST_ARGS, NO_EQUIVALENT),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::RANDOM_UNIFORM, NO_RANDOM),

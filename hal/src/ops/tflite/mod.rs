@@ -7,19 +7,21 @@ mod choice;
 mod conversion;
 mod diagonals;
 mod elementwise;
-pub mod filling;
 mod joining;
 mod layers;
 mod moving;
-pub mod places;
 mod reduction;
 mod reshape;
 mod searching;
 mod segments;
-pub mod sequences;
 mod series;
+mod shape;
 mod suppression;
 mod types;
+pub mod filling;
+pub mod places;
+pub mod sequences;
+pub mod volumes;
 
 use super::operation_entry::OperationEntry;
 use super::signature::Variant;
@@ -43,7 +45,9 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     segments::ENTRIES,
     sequences::ENTRIES,
     series::ENTRIES,
+    shape::ENTRIES,
     suppression::ENTRIES,
+    volumes::ENTRIES,
 ];
 
 /// The entry of an operation that does what the one of the same number in a family of NNAPI's does, for these

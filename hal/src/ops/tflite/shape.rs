@@ -1,0 +1,29 @@
+//! SHAPE: the dimensions of a tensor, for where they come only at execution.
+
+use crate::ops::context::{OpError, OperationContext, ShapeIssue};
+use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::shapes::{set, shape_of};
+use crate::ops::signature::{Form, Param, Rank, Ty};
+use crate::{OperandType as T, Shape, tflite};
+
+use super::types::MOVED;
+
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
+    operation: tflite::SHAPE,
+    variants: MOVED,
+    forms: &[Form::default(&[Param::new("input", Ty::Var(0))])],
+    outputs: &[Param::new("dimensions", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))],
+    outputs_repeat: false,
+    check: no_further_rule,
+    shape: ShapeRule::Infer(as_long_as_the_rank),
+}];
+
+/// One element for each axis of the input, whose extents need not be known.
+fn as_long_as_the_rank(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
+    let input = context.required(0)?;
+    if !input.rank_known {
+        return Err(ShapeIssue::Unknown);
+    }
+    let rank = u32::try_from(input.shape.rank()).map_err(|error| OpError::operation(error.to_string()))?;
+    set(outputs, 0, shape_of(&[rank])?)
+}
