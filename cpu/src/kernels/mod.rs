@@ -25,6 +25,7 @@ mod cumsum;
 mod depthwise_convolution;
 mod detection_postprocessing;
 mod diagonals;
+mod dynamic_update_slice;
 pub mod element;
 mod fill;
 mod filters;
@@ -40,6 +41,8 @@ mod hard_swish;
 mod heatmap;
 #[cfg(test)]
 mod hostile_extents;
+#[cfg(test)]
+mod hostile_moves;
 mod image;
 mod interpolated;
 pub(crate) mod layer;
@@ -116,6 +119,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     depthwise_convolution::KERNELS,
     detection_postprocessing::KERNELS,
     diagonals::KERNELS,
+    dynamic_update_slice::KERNELS,
     fill::KERNELS,
     floor_division::KERNELS,
     fully_connected::KERNELS,

@@ -1,18 +1,16 @@
-//! GATHER_ND, SCATTER_ND, SPARSE_TO_DENSE and DYNAMIC_UPDATE_SLICE: what lies at places that other tensors name
-//! by their indices.
+//! GATHER_ND, SCATTER_ND and SPARSE_TO_DENSE: what lies at places that other tensors name by their indices.
 
 use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::tflite::places::depth_of;
-use nnhal_hal::{MAX_RANK, OperandType, OperationType, Shape, tflite};
+use nnhal_hal::{OperandType, OperationType, Shape, tflite};
 
-use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use super::blocks::by_element_size;
 use super::element::not_taken;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (tflite::GATHER_ND, gather),
-    (tflite::DYNAMIC_UPDATE_SLICE, update),
     (tflite::SCATTER_ND, scatter),
     (tflite::SPARSE_TO_DENSE, sparse_to_dense),
 ];
@@ -138,33 +136,6 @@ fn spell_out<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Ke
     Ok(())
 }
 
-fn update(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let ty = context.inputs.tensor(0)?.ty();
-    by_element_size!(ty, replace(context))
-}
-
-/// The update moves to where it lies inside, if its start would leave it outside.
-fn replace<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let (input, update) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
-    let starts = context.inputs.data::<i32>(2)?;
-    let target = context.outputs.data::<T>(0)?;
-    target.copy_from_slice(input.data::<T>()?);
-    let steps = steps_of(input.dims());
-    let mut start = 0_isize;
-    for (axis, wanted) in starts.iter().enumerate().take(input.shape.rank()) {
-        let most = input.shape.dim(axis).saturating_sub(update.shape.dim(axis));
-        let at = i64::from(*wanted).clamp(0, most.into()) as isize;
-        start = start.saturating_add(at.saturating_mul(steps[axis]));
-    }
-    copy_block(
-        update.dims(),
-        update.data::<T>()?,
-        &Layout::whole(update.dims()),
-        target,
-        &Layout::new(start, &steps[..input.shape.rank().min(MAX_RANK)]),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{Operand, OperandType as T, tflite};
@@ -280,34 +251,6 @@ mod tests {
             dense((&[3], &[0, 1, 2]), &[4], &[7.0, 8.0])
                 .unwrap_err()
                 .contains("(values)")
-        );
-    }
-
-    fn update(dims: &[u32], start: &[i32]) -> Result<Vec<i32>, String> {
-        let count = dims.iter().product::<u32>() as usize;
-        OneOperation::new(tflite::DYNAMIC_UPDATE_SLICE)
-            .tensor(T::TENSOR_INT32, &[2, 3], &[1, 2, 3, 4, 5, 6])
-            .tensor(T::TENSOR_INT32, dims, &vec![0; count])
-            .tensor(T::TENSOR_INT32, &[start.len() as u32], start)
-            .output(T::TENSOR_INT32, &[])
-            .run_one::<i32>()
-            .map(|(_, data)| data)
-    }
-
-    #[test]
-    fn updates_are_moved_inside() {
-        assert_eq!(update(&[1, 2], &[1, 0]).unwrap(), [1, 2, 3, 0, 0, 6]);
-        assert_eq!(
-            update(&[1, 2], &[i32::MIN, i32::MAX]).unwrap(),
-            [1, 0, 0, 4, 5, 6]
-        );
-        assert_eq!(update(&[0, 2], &[1, 1]).unwrap(), [1, 2, 3, 4, 5, 6]);
-        assert!(update(&[3, 1], &[0, 0]).unwrap_err().contains("must fit"));
-        assert!(update(&[1], &[0]).unwrap_err().contains("must fit"));
-        assert!(
-            update(&[1, 1], &[0])
-                .unwrap_err()
-                .contains("(start) has 1 elements")
         );
     }
 }

@@ -184,4 +184,28 @@ mod tests {
         assert!(wide(&[[2, 3, 1]], 1).unwrap_err().contains("(shrink_axis_mask)"));
         assert!(wide(&[[1, 0, -1]], 1).unwrap_err().contains("(shrink_axis_mask)"));
     }
+
+    #[test]
+    fn ends_may_be_counted_from_the_begins() {
+        let sized = |begin: i32, size: i32, stride: i32| {
+            OneOperation::new(tflite::STRIDED_SLICE)
+                .tensor(T::TENSOR_INT32, &[4], &[1, 2, 3, 4])
+                .tensor(T::TENSOR_INT32, &[1], &[begin])
+                .tensor(T::TENSOR_INT32, &[1], &[size])
+                .tensor(T::TENSOR_INT32, &[1], &[stride])
+                .i32(0)
+                .i32(0)
+                .i32(0)
+                .tensor(T::BOOL, &[], &[1_u8])
+                .output(T::TENSOR_INT32, &[])
+                .run_one::<i32>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(sized(1, 2, 1), [2, 3]);
+        assert_eq!(sized(-3, 2, 1), [2, 3]);
+        assert_eq!(sized(3, i32::MAX, 1), [4]);
+        assert_eq!(sized(3, -2, -1), [4, 3]);
+        assert_eq!(sized(0, 0, 1), []);
+    }
 }

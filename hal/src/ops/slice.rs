@@ -150,7 +150,7 @@ fn range_from_size(context: &dyn OperationContext, shape: &Shape, axis: usize) -
 /// outside cut to the axis (HAL text and reference). A mask's bit takes the bound as far as the axis goes.
 ///
 /// The extension's takes whole axes behind its bounds, and of an axis that vanishes the element `begin`, whatever
-/// the end is (as TFLite does).
+/// the end is (as TFLite does). Its ends may be counted from the begins.
 fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) -> Result<Range, ShapeIssue> {
     let is_wider = context.operation() == tflite::STRIDED_SLICE;
     if is_wider && axis >= context.i32s(1)?.len() {
@@ -169,8 +169,7 @@ fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) ->
     let extent = i64::from(shape.dim(axis));
     // Walking backwards, the place before the first element is a bound as well.
     let (first, last) = if stride > 0 { (0, extent) } else { (-1, extent - 1) };
-    let bound = |value: i32| {
-        let value = i64::from(value);
+    let bound = |value: i64| {
         let value = if value < 0 { value + extent } else { value };
         value.clamp(first, last.max(first))
     };
@@ -182,15 +181,17 @@ fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) ->
     let begin = if context.i32(4)? & bit != 0 {
         from
     } else {
-        bound(begin)
+        bound(begin.into())
     };
     let shrunk = context.i32(6)? & bit != 0;
     let end = if shrunk && is_wider {
         (begin + 1).min(last)
     } else if context.i32(5)? & bit != 0 {
         to
+    } else if is_wider && context.bool_or(7, false)? {
+        bound(begin + i64::from(end))
     } else {
-        bound(end)
+        bound(end.into())
     };
     let distance = (end - begin) * i64::from(stride.signum());
     let apart = i64::from(stride).abs();

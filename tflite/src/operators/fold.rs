@@ -275,7 +275,7 @@ fn strided_slice(node: &Node<'_, '_, '_, '_>) -> Result<Option<Integers>, Refusa
     let options = node.options::<StridedSliceOptions>()?;
     let vector = input(node, 0)?;
     let lists = [node.i32s(1)?, node.i32s(2)?, node.i32s(3)?];
-    if vector.dimensions.len() != 1 {
+    if vector.dimensions.len() != 1 || options.offset {
         return Ok(None);
     }
     let bounds = spell_out(1, [&lists[0], &lists[1], &lists[2]], &options)?;

@@ -16,7 +16,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::STRIDED_SLICE,
-        &[O::STRIDED_SLICE, O::RESHAPE],
+        &[O::STRIDED_SLICE, tflite::STRIDED_SLICE, O::RESHAPE],
         "begin, end and shrink masks passed on; an ellipsis is spelled out and new axes are a RESHAPE, for constant \
          bounds",
         strided_slice,
@@ -195,7 +195,7 @@ impl Bounds {
 fn strided_slice(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let options = node.options::<StridedSliceOptions>()?;
     let input = node.input(0)?;
-    if !(1..=3).all(|number| node.is_constant(number)) {
+    if options.offset || !(1..=3).all(|number| node.is_constant(number)) {
         return strided_slice_at_execution(node, input, &options);
     }
     let lists = [node.i32s(1)?, node.i32s(2)?, node.i32s(3)?];
@@ -245,14 +245,14 @@ fn emit_slice(
     node.emit(O::STRIDED_SLICE, &inputs, &[output])
 }
 
-/// The operation with bounds that are not known yet.
+/// The operation with bounds that are not known yet, or counted from the begins.
 fn strided_slice_at_execution(
     node: &mut Node<'_, '_, '_, '_>,
     input: Id,
     options: &StridedSliceOptions,
 ) -> Result<(), Refusal> {
-    if options.ellipsis_mask != 0 || options.new_axis_mask != 0 || options.offset {
-        return Err("it has an ellipsis, new axes or relative ends, and bounds that are not constant".into());
+    if options.ellipsis_mask != 0 || options.new_axis_mask != 0 {
+        return Err("it has an ellipsis or new axes, and bounds that are relative or not constant".into());
     }
     let mut inputs = vec![input];
     for number in 1..=3 {
@@ -273,9 +273,10 @@ fn strided_slice_at_execution(
         );
     }
     let has_all = rank.is_some() && lengths.iter().all(|length| *length == rank);
-    let kind = if has_all && options.shrink_axis_mask == 0 {
+    let kind = if has_all && options.shrink_axis_mask == 0 && !options.offset {
         O::STRIDED_SLICE
     } else {
+        inputs.push(node.scalar_bool(options.offset)?);
         tflite::STRIDED_SLICE
     };
     let output = node.output_moved_from(0, input)?;

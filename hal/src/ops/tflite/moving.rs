@@ -48,6 +48,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
             Param::scalar("begin_mask", T::INT32),
             Param::scalar("end_mask", T::INT32),
             Param::scalar("shrink_axis_mask", T::INT32),
+            Param::scalar("from_begin", T::BOOL).trailing(V1_2),
         ])],
         ..moving(tflite::STRIDED_SLICE, slice::STRIDED_SLICE)
     },
