@@ -89,7 +89,6 @@ operations! {
     SQUEEZE = of(OperationType::SQUEEZE);
     /// STRIDED_SLICE of any type that tensors have, up to rank 8; axes behind the bounds are taken whole.
     STRIDED_SLICE = of(OperationType::STRIDED_SLICE);
-    /// SUB, also of 16-bit steps, up to rank 8.
     /// SUB, also of 16-bit steps, of integers with an activation, up to rank 8.
     SUB = of(OperationType::SUB);
     /// TRANSPOSE of any type that tensors have, up to rank 8.

@@ -31,10 +31,12 @@ fn dims_of(operation: OneOperation) -> Result<Vec<u32>, String> {
 #[test]
 fn moves_of_nothing_end_at_once() {
     let most = i32::MAX;
-    let slice = [&[0, 0, 1], &[0, most, most], &[1, 1, most]].into_iter();
-    let slice = slice.fold(on_nothing(tflite::STRIDED_SLICE), |slice, bounds| {
-        integers(slice, bounds)
-    });
+    let slice = [[0, 0, 1], [0, most, most], [1, 1, most]];
+    let slice = slice
+        .iter()
+        .fold(on_nothing(tflite::STRIDED_SLICE), |slice, bounds| {
+            integers(slice, bounds)
+        });
     assert_eq!(dims_of(slice.i32(0).i32(0).i32(0)), Ok(vec![0, MOST, 1]));
     let gather = nowhere(on_nothing(tflite::GATHER).i32(1), &[0, MOST]).i32(1);
     assert_eq!(dims_of(gather), Ok(vec![0, MOST, MOST]));

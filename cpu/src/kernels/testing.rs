@@ -177,12 +177,6 @@ impl OneOperation {
     fn model(&self) -> Model {
         let mut model = Model {
             relax_computation_float32_to_float16: self.is_relaxed,
-            extension_name_to_prefix: self
-                .operation
-                .is_extension()
-                .then(tflite::mapping)
-                .into_iter()
-                .collect(),
             ..Model::default()
         };
         if self.operation.is_extension() {

@@ -74,24 +74,9 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
     Mapping::new(
         Builtin::ZEROS_LIKE,
-        &[],
+        &[tflite::SHAPE, tflite::FILL],
         "a constant, where the dimensions are known before execution",
-        |node| {
-            let dimensions = node.dimensions(0)?;
-            let operand = Operand {
-                dimensions,
-                ..node.output_operand(0)?
-            };
-            let zero = operand.zero_point.to_le_bytes();
-            let element = match operand.operand_type.element_size() {
-                1 => zero[..1].to_vec(),
-                size => vec![0; size],
-            };
-            let constant = node.filled(operand, &element)?;
-            let index = node.output_index(0)?;
-            node.graph.set_value(index, constant);
-            Ok(())
-        },
+        zeros_like,
     ),
 ];
 
@@ -175,6 +160,30 @@ fn unpack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         node.emit(O::SQUEEZE, &[slice, axes], &[output])?;
     }
     Ok(())
+}
+
+fn zeros_like(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let input = node.input(0)?;
+    let dimensions = node.graph.builder.dimensions(input).map(<[u32]>::to_vec);
+    let operand = Operand {
+        dimensions: dimensions.clone().unwrap_or_else(|| vec![1]),
+        ..node.output_operand(0)?
+    };
+    let zero = operand.zero_point.to_le_bytes();
+    let element = match operand.operand_type.element_size() {
+        1 => zero[..1].to_vec(),
+        size => vec![0; size],
+    };
+    let constant = node.filled(operand, &element)?;
+    if dimensions.is_some() {
+        let index = node.output_index(0)?;
+        node.graph.set_value(index, constant);
+        return Ok(());
+    }
+    let shape = node.temporary(Operand::new(OperandType::TENSOR_INT32, &[0]))?;
+    node.emit(tflite::SHAPE, &[input], &[shape])?;
+    let output = node.output(0)?;
+    node.emit(tflite::FILL, &[shape, constant], &[output])
 }
 
 /// NNAPI's takes the value as a scalar, of few types, the extension's as a tensor of any.
