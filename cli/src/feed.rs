@@ -115,8 +115,8 @@ pub(crate) fn inputs(model: &TfliteModel, files: &[NamedArray]) -> Result<Sequen
     split_all(&model.inputs, files, Direction::Input)
 }
 
-/// For each input of `model` that the file leaves open, the dimensions that its array has, of each call; empty for
-/// the others.
+/// For each input of `model` that the file leaves open, the dimensions that its array has, of each call;
+/// empty for the others.
 pub(crate) fn input_dimensions(model: &TfliteModel, files: &[NamedArray]) -> Vec<Vec<u32>> {
     let of_call = |(info, (_, array)): (&TensorInfo, &NamedArray)| {
         let rank = info.dimensions.len();

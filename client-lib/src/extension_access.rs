@@ -2,12 +2,14 @@
 //!
 //! A system's administrator may name them in a file. This library heeds it; a driver gets no identity that it
 //! could check. So the file keeps applications from depending on a vendor by accident, and is no barrier to
-//! those that mean to get around it.
+//! those that mean to get around it. nnhal's own extension is no vendor's, and free to all.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use nnhal_hal::tflite;
 
 use crate::error::{Error, Result};
 
@@ -71,21 +73,21 @@ impl Application {
     }
 }
 
-/// What a model uses beyond the standard, if it does.
+/// What a model uses beyond the standard and nnhal's own extension, if it does.
 fn extension_of(model: &nnhal_hal::Model) -> Option<String> {
-    if let Some(mapping) = model.extension_name_to_prefix.first() {
+    let mappings = &model.extension_name_to_prefix;
+    if let Some(mapping) = mappings.iter().find(|mapping| mapping.name != tflite::NAME) {
         return Some(format!("the vendor extension {}", mapping.name));
     }
+    // 0 stands for what is standard.
+    let own = mappings.first().map_or(0, |mapping| mapping.prefix);
+    let is_vendors = |prefix: u16| prefix != 0 && prefix != own;
     let mut graphs = std::iter::once(&model.main).chain(&model.referenced);
     let is_used = graphs.any(|graph| {
-        graph
-            .operands
-            .iter()
-            .any(|operand| operand.operand_type.is_extension())
-            || graph
-                .operations
-                .iter()
-                .any(|operation| operation.operation_type.is_extension())
+        let mut operands = graph.operands.iter();
+        let mut operations = graph.operations.iter();
+        operands.any(|operand| is_vendors(operand.operand_type.extension_prefix()))
+            || operations.any(|operation| is_vendors(operation.operation_type.extension_prefix()))
     });
     is_used.then(|| "a vendor extension".to_owned())
 }
@@ -181,6 +183,21 @@ mod tests {
             .push(Operand::new(OperandType::extension(1, 0), &[]));
         let error = missing.check(&model).unwrap_err().to_string();
         assert!(error.contains("/nowhere/at/all, cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn own_extension_is_for_everybody_and_no_others_beside_it() {
+        let missing = Application {
+            allowlist: Some("/nowhere/at/all".into()),
+            ..Application::default()
+        };
+        let mut model = nnhal_hal::Model::default();
+        model.extension_name_to_prefix.push(tflite::mapping());
+        let operand = |prefix| Operand::new(OperandType::extension(prefix, 0), &[]);
+        model.main.operands.push(operand(tflite::PREFIX));
+        assert!(missing.check(&model).is_ok());
+        model.main.operands.push(operand(1));
+        assert!(missing.check(&model).is_err());
     }
 
     #[test]

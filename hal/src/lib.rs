@@ -23,6 +23,7 @@ mod layouts;
 mod model;
 mod operand;
 mod operation;
+mod operation_names;
 pub mod ops;
 mod request;
 mod shape;

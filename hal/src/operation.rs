@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{HalVersion, tflite};
+use super::HalVersion;
 
 /// HAL `OperationType`: a number, so that unknown and extension values can be carried and refused by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ macro_rules! operation_types {
             pub const ALL: &'static [OperationType] = &[$(OperationType::$name),*];
 
             /// Name, first version and what it does.
-            const fn facts(self) -> Option<(&'static str, HalVersion, &'static str)> {
+            pub(super) const fn facts(self) -> Option<(&'static str, HalVersion, &'static str)> {
                 match self {
                     $(OperationType::$name => Some((stringify!($name), HalVersion::$since, $doc)),)*
                     _ => None,
@@ -246,31 +246,6 @@ operation_types! {
 }
 
 impl OperationType {
-    /// The HAL's name, or the one in [`tflite`]; `None` for an unknown operation or one of another extension.
-    #[must_use]
-    pub fn name(self) -> Option<&'static str> {
-        let known = self.facts().map(|(name, ..)| name);
-        known.or_else(|| tflite::facts(self).map(|(name, _)| name))
-    }
-
-    /// What it computes, in a sentence; `None` where there is no name.
-    #[must_use]
-    pub fn description(self) -> Option<&'static str> {
-        let known = self.facts().map(|(.., description)| description);
-        let known = known.or_else(|| tflite::facts(self).map(|(_, description)| description));
-        known.map(str::trim)
-    }
-
-    /// The operation with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<OperationType> {
-        OperationType::ALL
-            .iter()
-            .chain(tflite::OPERATIONS)
-            .copied()
-            .find(|operation| operation.name() == Some(name))
-    }
-
     /// First HAL version that has the operation; extension operations came with 1.2.
     #[must_use]
     pub fn since(self) -> Option<HalVersion> {
@@ -309,29 +284,6 @@ impl OperationType {
     #[must_use]
     pub fn is_control_flow(self) -> bool {
         self == OperationType::IF || self == OperationType::WHILE
-    }
-}
-
-impl std::fmt::Display for OperationType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None if self.is_extension() => {
-                write!(
-                    f,
-                    "extension operation {:#x}:{}",
-                    self.extension_prefix(),
-                    self.extension_number()
-                )
-            }
-            None => write!(f, "unknown operation {}", self.0),
-        }
-    }
-}
-
-impl std::fmt::Debug for OperationType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
     }
 }
 

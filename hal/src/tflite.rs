@@ -1,7 +1,7 @@
 //! The extension `org.nnhal.tflite`: what TFLite's CPU runtime computes and NNAPI has no operation for.
 //!
 //! An extension's operations have numbers of their own and a prefix that each model chooses. Validation gives
-//! this extension the one prefix [`PREFIX`] ([`Model::with_fixed_prefix`]), so that below it an operation of the
+//! this extension the one prefix [`PREFIX`] ([`Model::with_fixed_prefix`]). So below it an operation of the
 //! extension is told by its number alone, as those of NNAPI are.
 //!
 //! There are two kinds of operations. Some NNAPI lacks. Others NNAPI has for fewer types or ranks; these have
@@ -167,7 +167,7 @@ operations! {
     SIGN = FIRST_OWN + 2;
     /// Element-wise cosine.
     COS = FIRST_OWN + 3;
-    /// Element-wise quotient, rounded down, of two tensors that broadcast. Quantized elements count as stored.
+    /// Element-wise quotient, rounded down, of tensors that broadcast. Quantized elements count as stored.
     FLOOR_DIV = FIRST_OWN + 0x10;
     /// Element-wise remainder of FLOOR_DIV, with the sign of the divisor.
     FLOOR_MOD = FIRST_OWN + 0x11;
@@ -258,7 +258,7 @@ pub fn mapping() -> ExtensionNameAndPrefix {
 }
 
 impl Model {
-    /// The same model, in which [`PREFIX`] is this extension's and no other's. The prefixes must be one to one.
+    /// The same model, in which [`PREFIX`] is this extension's and no other's. Prefixes must be one to one.
     #[must_use]
     pub fn with_fixed_prefix(self: Arc<Model>) -> Arc<Model> {
         let Some(other) = self.prefix_to_exchange() else {

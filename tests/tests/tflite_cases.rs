@@ -1,5 +1,5 @@
-//! The shared collection of small TFLite models with LiteRT's answers, through the driver: on both devices, by
-//! synchronous executions and by a burst.
+//! The shared collection of small TFLite models with LiteRT's answers, through the driver: on both devices,
+//! by synchronous executions and by a burst.
 //!
 //! Which of the models can be imported is the importer's to test. Each that can be has to be right here.
 

@@ -130,7 +130,8 @@ impl GraphBuilder {
         &mut self.slots[id.0 as usize]
     }
 
-    /// Leaves these dimensions of an operand open, unless the rule of the operation that writes it tells them.
+    /// Leaves these dimensions of an operand open, unless the rule of the operation that writes it tells
+    /// them.
     pub(crate) fn leave_open(&mut self, id: Id, open: Vec<bool>) {
         self.slot_mut(id).open = open;
     }
@@ -167,8 +168,8 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Gives the outputs of an operation the shapes that follow. Where its rule cannot tell them, what the file
-    /// leaves open is open.
+    /// Gives the outputs of an operation the shapes that follow. Where its rule cannot tell them, what the
+    /// file leaves open is open.
     fn complete(&mut self, outputs: &[Id], shapes: &[Shape], has_rule: bool) {
         for (number, output) in outputs.iter().enumerate() {
             let slot = self.slot_mut(*output);
@@ -186,7 +187,8 @@ impl GraphBuilder {
         }
     }
 
-    /// The shapes of the outputs of an operation, as far as they are known, if it keeps the rules of its entry.
+    /// The shapes of the outputs of an operation, as far as they are known, if it keeps the rules of its
+    /// entry.
     fn check(&self, kind: OperationType, inputs: &[Id], outputs: &[Id]) -> Result<Vec<Shape>, String> {
         let Some(entry) = ops::entry(kind) else {
             return Ok(Vec::new());

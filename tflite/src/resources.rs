@@ -1,7 +1,7 @@
 //! Resource variables while a graph is imported: state that operators name by a handle.
 //!
-//! A variable becomes a [`State`](crate::State) of the model: an input with its value before the execution and an
-//! output with the one after it.
+//! A variable becomes a [`State`](crate::State) of the model: an input with its value before the execution
+//! and an output with the one after it.
 
 use std::collections::HashMap;
 

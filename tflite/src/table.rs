@@ -7,8 +7,8 @@ use crate::operators::{Builtin, FAMILIES, unmapped_reason};
 const HEAD: &str = "\
 # TFLite operators
 
-How the importer (`nnhal-tflite`) turns the builtin operators of the `.tflite` format into NNAPI operations. This page
-is made from the code: `cargo run -p nnhal-tflite --example operator_table > docs/tflite-operators.md`.
+How the importer (`nnhal-tflite`) turns the builtin operators of the `.tflite` format into operations: NNAPI's, or those
+of the extension `org.nnhal.tflite` (`TFLITE_...`, see [operations.md](operations.md)). This page is made from the code: `cargo run -p nnhal-tflite --example operator_table > docs/tflite-operators.md`.
 
 Beyond the table:
 
@@ -18,8 +18,10 @@ Beyond the table:
 - Operators on constant integers, with which files compute shapes, are computed at import: SHAPE, RANK, RESHAPE,
   SQUEEZE, EXPAND_DIMS, ADD, SUB, MUL, DIV, FLOOR_DIV, FLOOR_MOD, MAXIMUM, MINIMUM, CAST, SUM, REDUCE_PROD, REDUCE_MAX,
   REDUCE_MIN, STRIDED_SLICE, SLICE, GATHER, CONCATENATION, PACK, FILL, RANGE.
-- A variable tensor is an input and an output of the model, to be carried from one execution to the next.
-- Which operand types an operation takes is NNAPI's rule for it; an operator in another type is refused.
+- A variable tensor, or a resource variable, is an input and an output of the model, to be carried from one execution
+  to the next.
+- Extents that a file leaves open are those that it states, unless an import gives others.
+- Where NNAPI's operation does not take the operands, the extension's of the same name does, if it can.
 - An output that is an input, a constant or another output once more is a copy by CAST.
 ";
 

@@ -165,7 +165,8 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Whether the tensor may have these dimensions: those that the file states, but where it leaves them open.
+    /// Whether the tensor may have these dimensions: those that the file states, but where it leaves them
+    /// open.
     pub(crate) fn check_dimensions(&self, wanted: &[u32]) -> Result<(), String> {
         let is_open = |axis: usize| self.open.get(axis).copied().unwrap_or(false);
         let stated = self.dimensions.iter().zip(wanted).enumerate();

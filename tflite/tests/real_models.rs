@@ -1,5 +1,5 @@
-//! The models of the shared collection: they give their expected outputs, but for those of [`REFUSED`], which are
-//! refused with operator and reason.
+//! The models of the shared collection: they give their expected outputs, but for those of [`REFUSED`], which
+//! are refused with operator and reason.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The shared collection of small models, one operator or idiom each, with LiteRT's answers.
 //!
-//! Each case is right, or it is in [`NOT_YET`] with what stands against it. A case that has become right has to
-//! leave that list.
+//! Each case is right, or it is in [`NOT_YET`] with what stands against it. A case that has become right has
+//! to leave that list.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH and ELU.
 //!
 //! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits,
-//! inputs beyond what those hold at the end of the output's range. LOGISTIC of 16-bit steps is the nearest step
-//! to the real result.
+//! inputs beyond what those hold at the end of the output's range. LOGISTIC of 16-bit steps is the nearest
+//! step to the real result.
 
 use half::f16;
 use nnhal_hal::{OperandType, OperationType, tflite};

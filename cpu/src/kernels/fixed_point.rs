@@ -116,8 +116,8 @@ impl Multiplier {
 }
 
 impl Multiplier {
-    /// A sum of 64 bits times the multiplier, rounded, ties up, clamped to 32 bits. Of the mantissa the highest
-    /// 16 bits count, as where TFLite's kernels sum in 64 bits.
+    /// A sum of 64 bits times the multiplier, rounded, ties up, clamped to 32 bits. Of the mantissa the
+    /// highest 16 bits count, as where TFLite's kernels sum in 64 bits.
     #[inline]
     #[must_use]
     pub fn apply_to_sum(self, sum: i64) -> i32 {

@@ -1,5 +1,5 @@
-//! The same as in `hostile_extents` for operations of the extension for TFLite that move values, name places or
-//! combine rows.
+//! The same as in `hostile_extents` for operations of the extension for TFLite that move values, name places
+//! or combine rows.
 
 use nnhal_hal::{OperandType as T, OperationType, tflite};
 

@@ -3,9 +3,8 @@
 
 use std::sync::LazyLock;
 
-use super::broadcast::unary;
+use super::broadcast::{Lanes, unary};
 use super::fixed_point::Multiplier;
-use super::softmax::lanes;
 use crate::kernel::{KernelContext, KernelError};
 
 /// The logistic function of every 1/24 from 0 on, in steps of 1/65536.
@@ -70,8 +69,8 @@ impl Places {
 struct Lines([i16; 513]);
 
 impl Lines {
-    /// `value` gives the function where a line begins, by the line's number, or between. Each value is moved by
-    /// half of how far the line is off in its middle.
+    /// `value` gives the function where a line begins, by the line's number, or between. Each value is moved
+    /// by half of how far the line is off in its middle.
     fn new(value: impl Fn(f64) -> f64) -> Lines {
         // Far beyond 16 bits, but finite.
         let at = |line: f64| value(line).clamp(-1e12, 1e12);
@@ -114,8 +113,8 @@ static EXPONENTIALS: LazyLock<Lines> =
 /// Of numbers from 1 to 2.
 static RECIPROCALS: LazyLock<Lines> = LazyLock::new(|| Lines::new(|line| 32_768.0 / (1.0 + line / 512.0)));
 
-pub(super) fn softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let lanes = lanes(&context.inputs)?;
+/// SOFTMAX of these lanes, with the factor of input 1.
+pub(super) fn softmax(context: &mut KernelContext<'_>, lanes: &Lanes) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     // Steps of the input as such of the table, whose range of 10 has 65535.
     let factor = f64::from(input.scale() * context.inputs.f32(1)?) / (10.0 / 65_535.0);

@@ -1,8 +1,8 @@
 //! What convolutions and fully connected layers have in common: inputs 0, 1 and 2 are input, weights and
 //! bias, and every output is a sum of products, the bias and an activation.
 //!
-//! Floats are summed in `f32`. Quantised values are summed exactly, less their zero points, then rescaled once,
-//! by [`multiplier`]: those of 8 bits in 32 bits, those of 16 in 64.
+//! Floats are summed in `f32`. Quantised values are summed exactly, less their zero points, then rescaled
+//! once, by [`multiplier`]: those of 8 bits in 32 bits, those of 16 in 64.
 
 use half::f16;
 use nnhal_hal::{ExtraParams, Operand, OperandType};

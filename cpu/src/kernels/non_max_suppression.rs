@@ -1,6 +1,6 @@
-//! NON_MAX_SUPPRESSION_V4 and V5: the best boxes that do not overlap too much, filled up with zeros to a fixed
-//! number. As in TFLite, a box that was chosen stands for election again. What it has in common with itself
-//! drops it, unless its area is 0.
+//! NON_MAX_SUPPRESSION_V4 and V5: the best boxes that do not overlap too much, filled up with zeros to a
+//! fixed number. As in TFLite, a box that was chosen stands for election again. What it has in common with
+//! itself drops it, unless its area is 0.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperationType, tflite};
@@ -117,7 +117,8 @@ fn suppress(
     Ok(count as i32)
 }
 
-/// What is left of a score beside the boxes chosen earlier, the latest first; `None` if one overlaps too much.
+/// What is left of a score beside the boxes chosen earlier, the latest first; `None` if one overlaps too
+/// much.
 fn rescored(
     boxes: &[[f32; 4]],
     candidate: u32,

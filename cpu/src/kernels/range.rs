@@ -1,4 +1,5 @@
-//! RANGE of the extension. The shape rule counts the steps; each is added to the number before, as TFLite does.
+//! RANGE of the extension. The shape rule counts the steps; each is added to the number before, as TFLite
+//! does.
 
 use nnhal_hal::{OperationType, tflite};
 

@@ -1,8 +1,8 @@
 //! Reductions over axes: MEAN and the REDUCE_* operations.
 //!
 //! Sums, products and means of floats are accumulated in double precision and rounded once. A quantised mean
-//! is the nearest step to the real one, so that signed and unsigned tensors agree. Integers wrap; their mean is
-//! cut off towards 0, as in TFLite's kernel.
+//! is the nearest step to the real one, so that signed and unsigned tensors agree. Integers wrap; their mean
+//! is cut off towards 0, as in TFLite's kernel.
 
 use bytemuck::Pod;
 use half::f16;

@@ -98,8 +98,8 @@ fn least(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, { [f32, f16, i32] => of(context) })
 }
 
-/// Combines each row with what its segment has so far, at first `initial`. Unsorted, a row below all segments is
-/// left out.
+/// Combines each row with what its segment has so far, at first `initial`. Unsorted, a row below all segments
+/// is left out.
 fn reduce<T: Number>(
     context: &mut KernelContext<'_>,
     initial: T,

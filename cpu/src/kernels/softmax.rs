@@ -18,11 +18,14 @@ use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::SOFTMAX, softmax),
     (OperationType::LOG_SOFTMAX, log_softmax),
-    (tflite::SOFTMAX, interpolated::softmax),
+    (tflite::SOFTMAX, |context| {
+        let lanes = lanes(&context.inputs)?;
+        interpolated::softmax(context, &lanes)
+    }),
 ];
 
 /// The lanes along the axis that input 2 names, the last if it is left out.
-pub(super) fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
+fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
     let shape = inputs.tensor(0)?.shape;
     let axis = shapes::resolve_axis(2, inputs.i32_or(2, -1)?, shape.rank())?;
     Ok(Lanes::along(&shape, axis))

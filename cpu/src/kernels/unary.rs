@@ -1,5 +1,5 @@
-//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND, SIGN
-//! and functions of 16-bit steps of the extension.
+//! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND,
+//! SIGN and functions of 16-bit steps of the extension.
 
 use half::f16;
 use nnhal_hal::{OperandType, OperationType, tflite};

@@ -31,7 +31,8 @@ pub(super) const GATHER: OperationEntry = OperationEntry {
     shape: ShapeRule::Infer(gathered),
 };
 
-/// How many of the first axes input and indices share. The extension's operation says it; NNAPI's shares none.
+/// How many of the first axes input and indices share. The extension's operation says it; NNAPI's shares
+/// none.
 pub fn batch_axes(
     context: &dyn OperationContext,
     axis: usize,

@@ -149,8 +149,8 @@ fn range_from_size(context: &dyn OperationContext, shape: &Shape, axis: usize) -
 /// STRIDED_SLICE: `begin`, `end` and `stride` with negative positions counted from the end, and positions
 /// outside cut to the axis (HAL text and reference). A mask's bit takes the bound as far as the axis goes.
 ///
-/// The extension's takes whole axes behind its bounds, and of an axis that vanishes the element `begin`, whatever
-/// the end is (as TFLite does). Its ends may be counted from the begins.
+/// The extension's takes whole axes behind its bounds, and of an axis that vanishes the element `begin`,
+/// whatever the end is (as TFLite does). Its ends may be counted from the begins.
 fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) -> Result<Range, ShapeIssue> {
     let is_wider = context.operation() == tflite::STRIDED_SLICE;
     if is_wider && axis >= context.i32s(1)?.len() {

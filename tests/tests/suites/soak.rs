@@ -143,8 +143,8 @@ fn averages(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> 
         .collect()
 }
 
-/// The descriptors of a process, but for those that come and go with workers: how many of these there are is a
-/// matter of how busy the machine is.
+/// The descriptors of a process, but for those that come and go with workers: how many of these there are is
+/// a matter of how busy the machine is.
 fn without_those_for_workers(samples: &[Sample], process: usize) -> Vec<Sample> {
     let count = samples.len() as f64;
     let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / count;

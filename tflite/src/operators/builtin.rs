@@ -1,5 +1,8 @@
 //! The builtin operators of the `.tflite` format: numbers and names.
 
+use crate::file::File;
+use crate::file::tables::{Operator, OperatorCode};
+
 /// A builtin operator: a number, so that ones this crate does not know can be named in a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Builtin(pub u32);
@@ -236,6 +239,19 @@ builtins! {
     STABLEHLO_SHIFT_LEFT = 207,
     STABLEHLO_CBRT = 208,
     STABLEHLO_CASE = 209,
+}
+
+impl Builtin {
+    /// What an operator of the file is; `None` for one whose code is missing.
+    pub(crate) fn of(file: &File<'_>, operator: &Operator<'_>) -> Option<Builtin> {
+        file.code(operator).map(Builtin::of_code)
+    }
+
+    /// The builtin operator of a code. Those above 127 did not fit the first field, which then has 127.
+    pub(crate) fn of_code(code: &OperatorCode<'_>) -> Builtin {
+        let code = i32::from(code.deprecated_builtin_code).max(code.builtin_code);
+        Builtin(u32::try_from(code).unwrap_or(u32::MAX))
+    }
 }
 
 impl std::fmt::Display for Builtin {

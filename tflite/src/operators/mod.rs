@@ -45,7 +45,6 @@ pub(crate) use node::{Node, Refusal};
 
 use crate::error::ImportError;
 use crate::file::File;
-use crate::file::tables::{Operator, OperatorCode};
 
 /// Every mapping, by family.
 pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
@@ -92,7 +91,7 @@ pub(crate) fn unmapped_reason(operator: Builtin) -> Option<&'static str> {
 
 /// The graphs that an operator calls, which are imported before it is mapped.
 pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
-    match builtin_of(node.graph.model.file, node.operator()) {
+    match Builtin::of(node.graph.model.file, node.operator()) {
         Some(operator) => control_flow::calls(node, operator),
         None => Ok(Calls::default()),
     }
@@ -100,7 +99,7 @@ pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
 
 /// Adds the operations of one operator.
 pub(crate) fn map(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    match builtin_of(node.graph.model.file, node.operator()) {
+    match Builtin::of(node.graph.model.file, node.operator()) {
         None => Err(Refusal::from("its operator code is missing")),
         Some(Builtin::CUSTOM) => Err(Refusal::from("NNAPI has no equivalent of custom operators")),
         Some(operator) => map_builtin(node, operator),
@@ -131,17 +130,6 @@ fn map_builtin(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<(),
     }
 }
 
-/// The builtin operator that an operator of the file is; `None` for one whose code is missing.
-fn builtin_of(file: &File<'_>, operator: &Operator<'_>) -> Option<Builtin> {
-    file.code(operator).map(builtin)
-}
-
-/// The builtin operator of a code. Those above 127 did not fit the first field, which then has 127.
-fn builtin(code: &OperatorCode<'_>) -> Builtin {
-    let code = i32::from(code.deprecated_builtin_code).max(code.builtin_code);
-    Builtin(u32::try_from(code).unwrap_or(u32::MAX))
-}
-
 /// The name of an operator of the file, for messages.
 pub(crate) fn name(file: &File<'_>, graph: usize, index: usize) -> String {
     let operator = file
@@ -149,10 +137,10 @@ pub(crate) fn name(file: &File<'_>, graph: usize, index: usize) -> String {
         .get(graph)
         .and_then(|graph| graph.operators.get(index));
     match operator.and_then(|operator| file.code(operator)) {
-        Some(code) if builtin(code) == Builtin::CUSTOM => {
+        Some(code) if Builtin::of_code(code) == Builtin::CUSTOM => {
             format!("CUSTOM \"{}\"", code.custom_code.to_text())
         }
-        Some(code) => builtin(code).to_string(),
+        Some(code) => Builtin::of_code(code).to_string(),
         None => "operator".to_owned(),
     }
 }

@@ -89,7 +89,7 @@ fn call_once(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let graph = graph.ok_or_else(|| format!("it refers to graph {number}, which the file has not"))?;
     let mut names = std::collections::HashMap::new();
     for operator in &graph.operators {
-        match super::builtin_of(file, operator) {
+        match Builtin::of(file, operator) {
             Some(Builtin::VAR_HANDLE) => {
                 let options = decode_options::<VarHandleOptions<'_>>(operator)?;
                 names.insert(argument(operator.outputs.get(0))?, name(&options));

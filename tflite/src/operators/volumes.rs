@@ -39,8 +39,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
-/// The arguments that both begin with: input, filter and bias, which are these inputs of the operator, and how
-/// the window moves. The filter has its output channels along the axis `channels`.
+/// The arguments that both begin with: input, filter and bias, which are these inputs of the operator, and
+/// how the window moves. The filter has its output channels along the axis `channels`.
 fn layer(
     node: &mut Node<'_, '_, '_, '_>,
     (input, filter, bias_number): (usize, usize, usize),

@@ -8,7 +8,7 @@ use crate::ops::{OperationContext, ShapeIssue};
 use crate::{OperandType as T, OperationType, Shape, tflite};
 
 use super::types::MOVED;
-use super::with_types;
+use super::types::with_types;
 
 const fn compared(operation: OperationType) -> OperationEntry {
     with_types(comparison::ENTRIES, operation, MOVED)

@@ -6,7 +6,7 @@ use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{HalVersion, OperandType as T, tflite};
 
-use super::with_types;
+use super::types::with_types;
 
 use HalVersion::{V1_2, V1_3};
 

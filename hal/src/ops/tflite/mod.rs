@@ -24,7 +24,6 @@ mod types;
 pub mod volumes;
 
 use super::operation_entry::OperationEntry;
-use super::signature::Variant;
 use crate::OperationType;
 
 /// The table, by family.
@@ -49,24 +48,6 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     suppression::ENTRIES,
     volumes::ENTRIES,
 ];
-
-/// The entry of an operation that does what the one of the same number in a family of NNAPI's does, for these
-/// types.
-const fn with_types(
-    family: &'static [OperationEntry],
-    operation: OperationType,
-    variants: &'static [Variant],
-) -> OperationEntry {
-    let mut index = 0;
-    while family[index].operation.0 != operation.0 & 0xFFFF {
-        index += 1;
-    }
-    OperationEntry {
-        operation,
-        variants,
-        ..family[index]
-    }
-}
 
 /// The entry of an operation of the extension.
 pub(super) fn entry(operation: OperationType) -> Option<&'static OperationEntry> {

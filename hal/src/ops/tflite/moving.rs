@@ -13,7 +13,8 @@ use super::types::MOVED;
 
 const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK));
 
-/// The tensor and the scalar that fills the room; the quantised ones take an integer in the tensor's own steps.
+/// The tensor and the scalar that fills the room; the quantised ones take an integer in the tensor's own
+/// steps.
 const PAD_V2_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32, T::FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16, T::FLOAT16]),

@@ -7,8 +7,8 @@ use crate::{HalVersion, OperandType as T, OperationType, tflite};
 
 use HalVersion::V1_2;
 
+use super::types::with_types;
 use super::types::{NUMBERS, NUMBERS_AND_STEPS};
-use super::with_types;
 
 const INPUT: Param = Param::new("input", Ty::Var(0));
 const AXES: Param = Param::new("axes", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1));

@@ -6,7 +6,7 @@ use crate::ops::signature::{Form, Param, Rank, Ty};
 use crate::{OperandType as T, OperationType, tflite};
 
 use super::types::MOVED;
-use super::with_types;
+use super::types::with_types;
 
 const INPUT: Param = Param::new("input", Ty::Var(0));
 

@@ -1,7 +1,8 @@
-//! Lists of types that operations of the extension share.
+//! Lists of types that operations of the extension share, and entries made of them.
 
+use crate::ops::operation_entry::OperationEntry;
 use crate::ops::signature::Variant;
-use crate::{HalVersion, OperandType as T};
+use crate::{HalVersion, OperandType as T, OperationType};
 
 use HalVersion::{V1_2, V1_3};
 
@@ -58,3 +59,21 @@ pub(super) const MOVED: &[Variant] = &[
 
 /// Steps of 16 bits.
 pub(super) const SIXTEEN_BIT: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];
+
+/// The entry of an operation that does what the one of the same number in a family of NNAPI's does, for these
+/// types.
+pub(super) const fn with_types(
+    family: &'static [OperationEntry],
+    operation: OperationType,
+    variants: &'static [Variant],
+) -> OperationEntry {
+    let mut index = 0;
+    while family[index].operation.0 != operation.0 & 0xFFFF {
+        index += 1;
+    }
+    OperationEntry {
+        operation,
+        variants,
+        ..family[index]
+    }
+}

@@ -110,8 +110,8 @@ pub fn geometry(context: &dyn OperationContext) -> Result<VolumeGeometry, ShapeI
     })
 }
 
-/// The geometry of CONV_3D_TRANSPOSE, whose filter is `[depth, height, width, output channels, input channels]`.
-/// The window slides over the output, which has the dimensions that the last input holds.
+/// The geometry of CONV_3D_TRANSPOSE, whose filter is `[depth, height, width, output channels, input
+/// channels]`. The window slides over the output, which has the dimensions that the last input holds.
 pub fn transposed_geometry(context: &dyn OperationContext) -> Result<VolumeGeometry, ShapeIssue> {
     let (input, filter) = (volume_at(context, 0)?, volume_at(context, 1)?);
     check_channels(context, &filter, (4, input.dim(4)), filter.dim(3))?;
@@ -142,7 +142,8 @@ fn volume_at(context: &dyn OperationContext, input: usize) -> Result<Shape, Shap
     Ok(shape)
 }
 
-/// The filter must have that many input channels along its axis of them, and the bias an element for each result.
+/// The filter must have that many input channels along its axis of them, and the bias an element for each
+/// result.
 fn check_channels(
     context: &dyn OperationContext,
     filter: &Shape,
