@@ -66,16 +66,19 @@ fn gather(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let rank = node.rank(0)?;
     let axis = node.axis(options.axis, rank)?;
     let position = node.scalar_i32(axis as i32)?;
-    let index_is_scalar = node.tensor(1)?.dimensions.is_empty() && node.is_constant(1);
+    // Without dimensions the file's index is a scalar, or of unknown rank, which that of the result tells.
+    let result_rank = node.output_tensor(0)?.dimensions.len();
+    let index_is_scalar =
+        node.tensor(1)?.dimensions.is_empty() && (node.is_constant(1) || result_rank + 1 == rank);
     let output = node.output_moved_from(0, input)?;
     if options.batch_dims != 0 {
         let inputs = [input, position, indices, node.scalar_i32(options.batch_dims)?];
         return node.emit(tflite::GATHER, &inputs, &[output]);
     }
-    if !index_is_scalar || rank == 1 {
+    let dimensions = node.graph.builder.dimensions(input).map(<[u32]>::to_vec);
+    let (Some(mut dimensions), true) = (dimensions, index_is_scalar && rank > 1) else {
         return node.emit(O::GATHER, &[input, position, indices], &[output]);
-    }
-    let mut dimensions = node.dimensions(0)?;
+    };
     let operand = node.graph.builder.operand(output).clone();
     let kept = node.temporary(Operand {
         dimensions: Vec::new(),
