@@ -1,22 +1,25 @@
 //! Functions of 16-bit steps as TFLite's kernels approximate them: by lines between the values of a table.
 //! Results of TANH and SOFTMAX are steps of 1/32768.
 
-use std::sync::LazyLock;
+use once_cell::race::OnceBox;
 
 use super::broadcast::{Lanes, unary};
 use super::fixed_point::Multiplier;
 use crate::kernel::{KernelContext, KernelError};
 
-/// The logistic function of every 1/24 from 0 on, in steps of 1/65536.
-static LOGISTIC: LazyLock<[u16; 257]> = LazyLock::new(|| {
+/// The logistic function of every 1/24 from 0 on, in steps of 1/65536. Tables are made without a lock, which a
+/// child of `fork()` could find held for ever.
+fn logistic() -> &'static [u16; 257] {
+    static TABLE: OnceBox<[u16; 257]> = OnceBox::new();
     // The conversion saturates.
-    std::array::from_fn(|line| (65_536.0 / (1.0 + (-(line as f64) / 24.0).exp())).round() as u16)
-});
+    let value = |line| (65_536.0 / (1.0 + (-(line as f64) / 24.0).exp())).round() as u16;
+    TABLE.get_or_init(|| Box::new(std::array::from_fn(value)))
+}
 
 /// TANH: twice the logistic function of twice the input, less 1.
 pub(super) fn tanh(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let places = Places::new(context.inputs.tensor(0)?.scale());
-    let table = &*LOGISTIC;
+    let table = logistic();
     unary::<i16, i16>(context, |value| tanh_at(table, places.of(value)))
 }
 
@@ -107,11 +110,16 @@ pub(super) fn unary_by_lines(
 }
 
 /// From -10 to 0.
-static EXPONENTIALS: LazyLock<Lines> =
-    LazyLock::new(|| Lines::new(|line| (line * (10.0 / 512.0) - 10.0).exp() * 32_768.0));
+fn exponentials() -> &'static Lines {
+    static TABLE: OnceBox<Lines> = OnceBox::new();
+    TABLE.get_or_init(|| Box::new(Lines::new(|line| (line * (10.0 / 512.0) - 10.0).exp() * 32_768.0)))
+}
 
 /// Of numbers from 1 to 2.
-static RECIPROCALS: LazyLock<Lines> = LazyLock::new(|| Lines::new(|line| 32_768.0 / (1.0 + line / 512.0)));
+fn reciprocals() -> &'static Lines {
+    static TABLE: OnceBox<Lines> = OnceBox::new();
+    TABLE.get_or_init(|| Box::new(Lines::new(|line| 32_768.0 / (1.0 + line / 512.0))))
+}
 
 /// SOFTMAX of these lanes, with the factor of input 1.
 pub(super) fn softmax(context: &mut KernelContext<'_>, lanes: &Lanes) -> Result<(), KernelError> {
@@ -121,7 +129,7 @@ pub(super) fn softmax(context: &mut KernelContext<'_>, lanes: &Lanes) -> Result<
     let multiplier = Multiplier::new(factor);
     let values = input.data::<i16>()?;
     let output = context.outputs.data::<i16>(0)?;
-    let (exponentials, reciprocals) = (&*EXPONENTIALS, &*RECIPROCALS);
+    let (exponentials, reciprocals) = (exponentials(), reciprocals());
     for start in lanes.starts() {
         let most = lanes.lane(values, start).copied().max().unwrap_or_default();
         let mut sum = 0_u64;
