@@ -7,8 +7,8 @@ use super::broadcast::{Lanes, unary};
 use super::fixed_point::Multiplier;
 use crate::kernel::{KernelContext, KernelError};
 
-/// The logistic function of every 1/24 from 0 on, in steps of 1/65536. Tables are made without a lock, which a
-/// child of `fork()` could find held for ever.
+/// The logistic function of every 1/24 from 0 on, in steps of 1/65536. Tables are made without a lock, which
+/// a child of `fork()` could find held for ever.
 fn logistic() -> &'static [u16; 257] {
     static TABLE: OnceBox<[u16; 257]> = OnceBox::new();
     // The conversion saturates.
