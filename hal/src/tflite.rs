@@ -302,6 +302,9 @@ mod tests {
     use super::*;
     use crate::{Operand, Operation, Subgraph};
 
+    /// Names with their prefixes.
+    type Extensions = [(&'static str, u16)];
+
     fn mapping_of(name: &str, prefix: u16) -> ExtensionNameAndPrefix {
         ExtensionNameAndPrefix {
             name: name.to_owned(),
@@ -310,7 +313,7 @@ mod tests {
     }
 
     /// A model with these extensions, and of each prefix an operation and an operand of number 7.
-    fn model(extensions: &[(&str, u16)]) -> Arc<Model> {
+    fn model(extensions: &Extensions) -> Arc<Model> {
         let prefixes = extensions.iter().map(|(_, prefix)| *prefix);
         let operation = |prefix| Operation {
             operation_type: OperationType::extension(prefix, 7),
@@ -338,7 +341,7 @@ mod tests {
 
     #[test]
     fn extension_gets_its_prefix_whoever_has_it() {
-        let cases: [(&[(&str, u16)], &[(&str, u16)]); 5] = [
+        let cases: [(&Extensions, &Extensions); 5] = [
             (&[(NAME, PREFIX)], &[(NAME, PREFIX)]),
             (&[(NAME, 3)], &[(NAME, PREFIX)]),
             (
