@@ -174,6 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_several_lengths_give_an_error() {
+        for lengths in [[1, 2, 1], [1, 1, 2], [2, 1, 1]] {
+            let bounds = |one: OneOperation, length: u32| {
+                one.tensor(T::TENSOR_INT32, &[length], &[1, 1][..length as usize])
+            };
+            let one = OneOperation::new(tflite::STRIDED_SLICE).tensor(T::TENSOR_INT32, &[2, 2], &[1; 4]);
+            let one = lengths.into_iter().fold(one, bounds).i32(0).i32(0).i32(0);
+            let error = one.output(T::TENSOR_INT32, &[]).run().unwrap_err();
+            assert!(error.contains("as input 1 has elements"), "{error}");
+        }
+    }
+
+    #[test]
     fn the_end_of_an_axis_that_vanishes_does_not_count() {
         for end in [0, 1, i32::MIN, i32::MAX] {
             assert_eq!(

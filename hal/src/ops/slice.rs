@@ -89,7 +89,7 @@ pub fn ranges(context: &dyn OperationContext, shape: &Shape) -> Result<[Range; M
 }
 
 /// The element for `axis` of a vector input, which must have one for each axis of `shape`. The extension's
-/// STRIDED_SLICE may have fewer, and is asked for those only.
+/// STRIDED_SLICE may have fewer, as many in each of its vectors, and is asked for those only.
 fn element(
     context: &dyn OperationContext,
     input: usize,
@@ -97,16 +97,17 @@ fn element(
     axis: usize,
 ) -> Result<i32, ShapeIssue> {
     let values = context.i32s(input)?;
-    let may_be_short = context.operation() == tflite::STRIDED_SLICE;
+    let (expected, counted) = match context.operation() {
+        tflite::STRIDED_SLICE => (
+            context.i32s(1)?.len().min(shape.rank()),
+            "input 1 has elements or input 0 axes",
+        ),
+        _ => (shape.rank(), "input 0 has axes"),
+    };
     match values.get(axis) {
-        Some(value) if values.len() == shape.rank() => Ok(*value),
-        Some(value) if values.len() < shape.rank() && may_be_short => Ok(*value),
+        Some(value) if values.len() == expected => Ok(*value),
         _ => {
-            let message = format!(
-                "has {} elements, must have {} as input 0 has axes",
-                values.len(),
-                shape.rank()
-            );
+            let message = format!("has {} elements, must have {expected} as {counted}", values.len());
             Err(OpError::input(input, message).into())
         }
     }
