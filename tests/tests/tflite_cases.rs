@@ -1,7 +1,5 @@
 //! The shared collection of small TFLite models with LiteRT's answers, through the driver: on both devices,
 //! by synchronous executions and by a burst.
-//!
-//! Which of the models can be imported is the importer's to test. Each that can be has to be right here.
 
 #![forbid(unsafe_code)]
 
@@ -49,9 +47,9 @@ struct Case {
 }
 
 impl Case {
-    /// Reads it; `None` if the model cannot be imported.
-    fn read(folder: &Path) -> Option<Case> {
-        let file = TfliteModel::load(folder.join("model.tflite")).ok()?;
+    /// Reads it, and imports the model.
+    fn read(folder: &Path) -> Result<Case, String> {
+        let file = TfliteModel::load(folder.join("model.tflite")).map_err(|error| error.to_string())?;
         let read = |what: &str, index: usize| elements(&folder.join(format!("{what}_{index}.npy")));
         let given = file.inputs.iter().enumerate();
         let given = given.map(|(index, info)| info.to_operand_bytes(&read("input", index)).unwrap());
@@ -61,7 +59,7 @@ impl Case {
         let expected = (0..file.outputs.len())
             .map(|index| read("output", index))
             .collect();
-        Some(Case {
+        Ok(Case {
             file,
             inputs,
             expected,
@@ -153,7 +151,7 @@ fn integer(bytes: &[u8], ty: ElementType) -> i64 {
 }
 
 #[test]
-fn models_that_can_be_imported_give_what_litert_gives_by_every_way() {
+fn small_models_give_what_litert_gives_by_every_way() {
     let Some(folder) = collection() else { return };
     let manifest = std::fs::read(folder.join("MANIFEST.json")).unwrap();
     let manifest: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&manifest).unwrap();
@@ -161,18 +159,19 @@ fn models_that_can_be_imported_give_what_litert_gives_by_every_way() {
     let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
     let devices = ["nnhal-reference", "nnhal-cpu"].map(|name| devices.device(name).unwrap());
     let mut wrong = Vec::new();
-    let mut right = 0;
     for name in manifest.keys() {
-        let Some(case) = Case::read(&folder.join(name)) else {
-            continue;
-        };
+        let case = Case::read(&folder.join(name));
         for device in &devices {
-            match case.check(device) {
-                Ok(()) => right += 1,
-                Err(error) => wrong.push(format!("{name} on {}: {error}", device.name())),
-            }
+            let found = case
+                .as_ref()
+                .map_err(Clone::clone)
+                .and_then(|case| case.check(device));
+            wrong.extend(
+                found
+                    .err()
+                    .map(|error| format!("{name} on {}: {error}", device.name())),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(right > 150, "{right} are right");
 }

@@ -1,7 +1,4 @@
 //! The shared collection of small models, one operator or idiom each, with LiteRT's answers.
-//!
-//! Each case is right, or it is in [`NOT_YET`] with what stands against it. A case that has become right has
-//! to leave that list.
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +8,6 @@ use std::path::Path;
 
 use nnhal_cpu::KernelSet;
 use support::{Accuracy, Npy, Runner, is_quantized, shared_cases, worst};
-
-/// Cases that are refused or wrong, each with a part of the reason.
-const NOT_YET: &[(&str, &str)] = &[];
 
 /// The names of the cases.
 fn cases(folder: &Path) -> Vec<String> {
@@ -59,26 +53,15 @@ fn check(folder: &Path, kernels: KernelSet) -> Result<(), String> {
     Ok(())
 }
 
-/// What the list says wrongly of a case.
-fn surprise(case: &str, found: Result<(), String>) -> Option<String> {
-    let known = NOT_YET.iter().find(|(listed, _)| *listed == case);
-    match (known, found) {
-        (None, Ok(())) => None,
-        (None, Err(error)) => Some(error),
-        (Some(_), Ok(())) => Some("is right, and in the list of those that are not yet".to_owned()),
-        (Some((_, reason)), Err(error)) => (!error.contains(reason)).then_some(error),
-    }
-}
-
 #[test]
 fn small_models_give_what_litert_gives() {
     let Some(folder) = shared_cases() else { return };
-    let mut surprises = Vec::new();
+    let mut wrong = Vec::new();
     for case in cases(&folder) {
         for kernels in [KernelSet::Reference, KernelSet::Fast] {
-            let found = surprise(&case, check(&folder.join(&case), kernels));
-            surprises.extend(found.map(|what| format!("{case} by {kernels:?}: {what}")));
+            let found = check(&folder.join(&case), kernels);
+            wrong.extend(found.err().map(|error| format!("{case} by {kernels:?}: {error}")));
         }
     }
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
