@@ -115,9 +115,9 @@ pub(crate) fn inputs(model: &TfliteModel, files: &[NamedArray]) -> Result<Sequen
     split_all(&model.inputs, files, Direction::Input)
 }
 
-/// For each input of `model` that the file leaves open, the dimensions that its array has, of each call;
+/// For each input that the file leaves open, the dimensions that its array has, of each call;
 /// empty for the others.
-pub(crate) fn input_dimensions(model: &TfliteModel, files: &[NamedArray]) -> Vec<Vec<u32>> {
+pub(crate) fn input_dimensions(inputs: &[TensorInfo], files: &[NamedArray]) -> Vec<Vec<u32>> {
     let of_call = |(info, (_, array)): (&TensorInfo, &NamedArray)| {
         let rank = info.dimensions.len();
         let calls = array.shape.len().checked_sub(rank).filter(|calls| *calls <= 1)?;
@@ -125,7 +125,7 @@ pub(crate) fn input_dimensions(model: &TfliteModel, files: &[NamedArray]) -> Vec
         let dimensions: Option<Vec<u32>> = extents.map(|extent| u32::try_from(*extent).ok()).collect();
         dimensions.filter(|_| !info.open.is_empty())
     };
-    let inputs = model.inputs.iter().zip(files);
+    let inputs = inputs.iter().zip(files);
     inputs.map(|input| of_call(input).unwrap_or_default()).collect()
 }
 

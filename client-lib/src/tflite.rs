@@ -13,7 +13,7 @@ pub use nnhal_tflite::{
     ElementError, ElementType, ImportError, ImportOptions, Note, Quantization, State, TensorInfo,
 };
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 
 /// A model of a `.tflite` file as [`Device::prepare`](crate::Device::prepare) takes it, and what a program
@@ -74,6 +74,14 @@ impl TfliteModel {
         TfliteModel::from_bytes_with(&path.display().to_string(), &bytes, options)
     }
 
+    /// What the inputs of a file's model are, and which of their dimensions it leaves open.
+    ///
+    /// # Errors
+    /// As [`TfliteModel::load`], but for what operators are about.
+    pub fn inputs_of(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<Vec<TensorInfo>> {
+        nnhal_tflite::inputs(bytes, options).map_err(|source| cannot_import(name, source))
+    }
+
     /// The model of a file that has been read; `name` says in messages where it came from.
     ///
     /// # Errors
@@ -87,11 +95,8 @@ impl TfliteModel {
     /// # Errors
     /// As [`TfliteModel::load`].
     pub fn from_bytes_with(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<TfliteModel> {
-        let imported =
-            nnhal_tflite::import_with(bytes, options).map_err(|source| ErrorKind::ImportModel {
-                name: name.to_owned(),
-                source: Arc::new(source),
-            })?;
+        let imported = nnhal_tflite::import_with(bytes, options);
+        let imported = imported.map_err(|source| cannot_import(name, source))?;
         let ImportedModel {
             model,
             inputs,
@@ -112,6 +117,11 @@ impl TfliteModel {
             notes,
         })
     }
+}
+
+fn cannot_import(name: &str, source: ImportError) -> Error {
+    let (name, source) = (name.to_owned(), Arc::new(source));
+    ErrorKind::ImportModel { name, source }.into()
 }
 
 /// Reads a file in full. What is no regular file has no end that could be waited for, and is refused.

@@ -24,23 +24,8 @@ const MAX_NESTING: usize = nnhal_hal::validate::limits::MAX_SUBGRAPH_DEPTH;
 
 /// Imports the main graph of the file and the graphs that its control flow refers to.
 pub(crate) fn import(file: &File<'_>, options: &ImportOptions) -> Result<ImportedModel, ImportError> {
-    let main = match &options.signature {
-        None => 0,
-        Some(name) => file.graph_of(name).ok_or_else(|| ImportError::Signature {
-            name: name.clone(),
-            known: file.signatures(),
-        })?,
-    };
-    let mut importer = ModelImport {
-        file,
-        main,
-        store: ConstantStore::with_limit(made_limit(file.length())),
-        referenced: Vec::new(),
-        placed: HashMap::new(),
-        open: vec![main],
-        has_float16_weights: false,
-        notes: Vec::new(),
-    };
+    let main = main_graph(file, options)?;
+    let mut importer = importer(file, main);
     let main = GraphImport::new(&mut importer, main).run(&options.input_dimensions)?;
     let mut referenced = Vec::with_capacity(importer.referenced.len());
     let mut origins = vec![(importer.main, main.origins)];
@@ -67,6 +52,40 @@ pub(crate) fn import(file: &File<'_>, options: &ImportOptions) -> Result<Importe
         has_float16_weights: importer.has_float16_weights,
         notes: importer.notes,
     })
+}
+
+/// What the inputs of the main graph are, whatever its operators.
+pub(crate) fn inputs(file: &File<'_>, options: &ImportOptions) -> Result<Vec<TensorInfo>, ImportError> {
+    let main = main_graph(file, options)?;
+    let mut importer = importer(file, main);
+    let mut graph = GraphImport::new(&mut importer, main);
+    let inputs = graph.add_inputs(&options.input_dimensions)?;
+    let info = |(tensor, id): &(usize, Id)| graph.info(*tensor, *id, false);
+    Ok(inputs.iter().map(info).collect())
+}
+
+/// The number of the graph that is the model.
+fn main_graph(file: &File<'_>, options: &ImportOptions) -> Result<usize, ImportError> {
+    let Some(name) = &options.signature else {
+        return Ok(0);
+    };
+    file.graph_of(name).ok_or_else(|| ImportError::Signature {
+        name: name.clone(),
+        known: file.signatures(),
+    })
+}
+
+fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
+    ModelImport {
+        file,
+        main,
+        store: ConstantStore::with_limit(made_limit(file.length())),
+        referenced: Vec::new(),
+        placed: HashMap::new(),
+        open: vec![main],
+        has_float16_weights: false,
+        notes: Vec::new(),
+    }
 }
 
 /// Whether the model has something of the extension for TFLite.
@@ -180,14 +199,8 @@ impl ModelImport<'_, '_> {
 impl GraphImport<'_, '_, '_> {
     /// Imports the graph. Where it is called with arguments, their dimensions are those of its inputs.
     fn run(mut self, arguments: &[Vec<u32>]) -> Result<Finished, ImportError> {
+        let inputs = self.add_inputs(arguments)?;
         let graph = &self.model.file.graphs()[self.number];
-        let mut inputs = Vec::with_capacity(graph.inputs.len());
-        for (number, tensor) in graph.inputs.iter().enumerate() {
-            let tensor = tensor as usize;
-            let id = self.add_input(tensor, arguments.get(number));
-            let id = id.map_err(|reason| self.tensor_error(tensor, reason))?;
-            inputs.push((tensor, id));
-        }
         for (index, operator) in graph.operators.iter().enumerate() {
             let mut node = Node::new(&mut self, operator, index);
             let mapped = import_called(&mut node).and_then(|()| operators::map(&mut node));
@@ -207,11 +220,9 @@ impl GraphImport<'_, '_, '_> {
         let mut states = Vec::new();
         for variable in self.take_carried()? {
             let input = variable.input;
-            let reported = self.carry_on(&variable, &output_ids);
-            let state = reported.map_err(|reason| ImportError::Variable {
-                name: variable.name,
-                reason,
-            })?;
+            let name = variable.name.clone();
+            let reported = self.carry_on(variable, &output_ids);
+            let state = reported.map_err(|reason| ImportError::Variable { name, reason })?;
             let Some((output, mut state)) = state else {
                 continue;
             };
@@ -257,6 +268,19 @@ impl GraphImport<'_, '_, '_> {
             open: tensor.open.clone(),
             quantization: tensor.quantization(),
         }
+    }
+
+    /// Adds the inputs, each with its tensor.
+    fn add_inputs(&mut self, arguments: &[Vec<u32>]) -> Result<Vec<(usize, Id)>, ImportError> {
+        let graph = &self.model.file.graphs()[self.number];
+        let mut inputs = Vec::with_capacity(graph.inputs.len());
+        for (number, tensor) in graph.inputs.iter().enumerate() {
+            let tensor = tensor as usize;
+            let id = self.add_input(tensor, arguments.get(number));
+            let id = id.map_err(|reason| self.tensor_error(tensor, reason))?;
+            inputs.push((tensor, id));
+        }
+        Ok(inputs)
     }
 
     fn add_input(&mut self, tensor: usize, dimensions: Option<&Vec<u32>>) -> Result<Id, String> {
@@ -343,7 +367,7 @@ impl GraphImport<'_, '_, '_> {
 
     /// The output that carries a variable on and its description; `None` for one that no operator has
     /// written, which becomes a constant.
-    fn carry_on(&mut self, variable: &Carried, outputs: &[Id]) -> Result<Option<(Id, State)>, String> {
+    fn carry_on(&mut self, variable: Carried, outputs: &[Id]) -> Result<Option<(Id, State)>, String> {
         let operand = self.builder.operand(variable.input).clone();
         let size = byte_size(&operand)?;
         if variable.initial.len() != size {
@@ -366,12 +390,12 @@ impl GraphImport<'_, '_, '_> {
         }
         let output = self.writable_output(variable.current, outputs)?;
         let state = State {
-            name: variable.name.clone(),
+            name: variable.name,
             input: 0,
             output: 0,
             operand_type: operand.operand_type,
             dimensions: operand.dimensions,
-            initial: variable.initial.clone(),
+            initial: variable.initial,
         };
         Ok(Some((output, state)))
     }

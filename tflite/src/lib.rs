@@ -51,7 +51,15 @@ pub fn import(bytes: &[u8]) -> Result<ImportedModel, ImportError> {
     import_with(bytes, &ImportOptions::default())
 }
 
-/// The same of another signature of the file, or for inputs of other dimensions.
+/// What the inputs of the model are, and which dimensions the file leaves open, whatever its operators.
+///
+/// # Errors
+/// As [`import`], but for what operators are about.
+pub fn inputs(bytes: &[u8], options: &ImportOptions) -> Result<Vec<TensorInfo>, ImportError> {
+    import::inputs(&file::File::read(bytes)?, options)
+}
+
+/// The same as [`import`] of another signature of the file, or for inputs of other dimensions.
 ///
 /// # Errors
 /// As [`import`]; also if there is no such signature, or if dimensions are not what the file leaves open.

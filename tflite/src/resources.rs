@@ -3,9 +3,9 @@
 //! A variable becomes a [`State`](crate::State) of the model: an input with its value before the execution
 //! and an output with the one after it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use nnhal_hal::{Operand, OperandLifeTime};
+use nnhal_hal::{Operand, OperandLifeTime, OperandType};
 
 use crate::graph::{GraphBuilder, Id};
 
@@ -13,8 +13,8 @@ use crate::graph::{GraphBuilder, Id};
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) name: String,
-    /// Its value before the first execution, if the file initialises it.
-    initial: Option<Vec<u8>>,
+    /// Its type and value before the first execution, if the file initialises it.
+    initial: Option<(OperandType, Vec<u8>)>,
     /// The model's input that has its value before an execution, if that is read.
     pub(crate) input: Option<Id>,
     /// Its value at this point, if it was read or written.
@@ -25,6 +25,9 @@ pub(crate) struct Resource {
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     all: Vec<Resource>,
+    by_name: HashMap<String, usize>,
+    /// The graphs that CALL_ONCE has called.
+    called: HashSet<usize>,
     /// Which of them a tensor is a handle of.
     handles: HashMap<usize, usize>,
 }
@@ -36,23 +39,30 @@ impl Resources {
         self.handles.insert(tensor, number);
     }
 
+    /// Whether CALL_ONCE is to call this graph: the first time.
+    pub(crate) fn is_first_call(&mut self, graph: usize) -> bool {
+        self.called.insert(graph)
+    }
+
     /// Gives the variable with this name its first value. What was there before is replaced.
-    pub(crate) fn initialise(&mut self, name: String, value: Vec<u8>) {
+    pub(crate) fn initialise(&mut self, name: String, ty: OperandType, value: Vec<u8>) {
         let number = self.number(name);
-        self.all[number].initial = Some(value);
+        self.all[number].initial = Some((ty, value));
     }
 
     fn number(&mut self, name: String) -> usize {
-        let known = self.all.iter().position(|resource| resource.name == name);
-        known.unwrap_or_else(|| {
-            self.all.push(Resource {
-                name,
-                initial: None,
-                input: None,
-                current: None,
-            });
-            self.all.len() - 1
-        })
+        if let Some(known) = self.by_name.get(&name) {
+            return *known;
+        }
+        let number = self.all.len();
+        self.by_name.insert(name.clone(), number);
+        self.all.push(Resource {
+            name,
+            initial: None,
+            input: None,
+            current: None,
+        });
+        number
     }
 
     fn of_handle(&mut self, tensor: usize) -> Result<&mut Resource, String> {
@@ -77,11 +87,18 @@ impl Resources {
             }
             return Ok(current);
         }
-        if resource.initial.is_none() {
-            return Err(format!(
-                "leads to the variable {:?}, which has no value yet: CALL_ONCE gives it none",
-                resource.name
-            ));
+        match &resource.initial {
+            Some((ty, _)) if *ty == operand.operand_type => {}
+            Some((ty, _)) => {
+                let wanted = operand.operand_type;
+                return Err(format!("is read as {wanted}, its variable begins as {ty}"));
+            }
+            None => {
+                return Err(format!(
+                    "leads to the variable {:?}, which has no value yet: CALL_ONCE gives it none",
+                    resource.name
+                ));
+            }
         }
         let input = builder.add(operand.clone().with_lifetime(OperandLifeTime::SubgraphInput))?;
         (resource.input, resource.current) = (Some(input), Some(input));
@@ -98,7 +115,8 @@ impl Resources {
     pub(crate) fn into_states(self) -> impl Iterator<Item = (String, Id, Id, Vec<u8>)> {
         self.all.into_iter().filter_map(|resource| {
             let (input, current) = (resource.input?, resource.current?);
-            Some((resource.name, input, current, resource.initial?))
+            let (_, initial) = resource.initial?;
+            Some((resource.name, input, current, initial))
         })
     }
 }

@@ -8,7 +8,8 @@ const HEAD: &str = "\
 # TFLite operators
 
 How the importer (`nnhal-tflite`) turns the builtin operators of the `.tflite` format into operations: NNAPI's, or those
-of the extension `org.nnhal.tflite` (`TFLITE_...`, see [operations.md](operations.md)). This page is made from the code: `cargo run -p nnhal-tflite --example operator_table > docs/tflite-operators.md`.
+of the extension `org.nnhal.tflite` (`TFLITE_...`, see [operations.md](operations.md)). This page is made from the code:
+`cargo run -p nnhal-tflite --example operator_table > docs/tflite-operators.md`.
 
 Beyond the table:
 

@@ -64,6 +64,20 @@ fn open_dimensions_are_those_that_are_asked_for() {
 }
 
 #[test]
+fn inputs_are_told_without_the_operators() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operators/signatures/model.tflite");
+    let options = ImportOptions {
+        signature: Some("sum".to_owned()),
+        input_dimensions: vec![vec![5, 3]],
+    };
+    let inputs = nnhal_tflite::inputs(&std::fs::read(path).unwrap(), &options).unwrap();
+    assert_eq!(inputs.len(), 2);
+    assert_eq!(inputs[0].dimensions, [5, 3]);
+    assert_eq!(inputs[0].open, [true, false]);
+    assert_eq!(inputs[1].open, [false; 0]);
+}
+
+#[test]
 fn dimensions_that_the_file_fixes_cannot_be_changed() {
     let cases: [(&str, &[&[u32]]); 4] = [
         ("double", &[&[2, 4]]),

@@ -29,14 +29,8 @@ fn read_arrays(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
 
 /// Loads a .tflite file.
 pub(crate) fn load(path: &Path) -> Result<TfliteModel, Error> {
-    load_with(path, &ImportOptions::default())
-}
-
-/// The same of another signature, or for inputs of other dimensions.
-fn load_with(path: &Path, options: &ImportOptions) -> Result<TfliteModel, Error> {
     let bytes = crate::input_file::read(path).map_err(Error::read(path))?;
-    let name = path.display().to_string();
-    Ok(TfliteModel::from_bytes_with(&name, &bytes, options)?)
+    Ok(TfliteModel::from_bytes(&path.display().to_string(), &bytes)?)
 }
 
 /// The same, to be computed as coarsely as 16-bit floats where `is_relaxed` says so.
@@ -50,15 +44,12 @@ fn load_for(arguments: &RunArguments, arrays: &[NamedArray]) -> Result<TfliteMod
         signature: arguments.signature.clone(),
         ..ImportOptions::default()
     };
-    let mut file = load_with(&arguments.model, &options)?;
-    options.input_dimensions = feed::input_dimensions(&file, arrays);
-    if options
-        .input_dimensions
-        .iter()
-        .any(|dimensions| !dimensions.is_empty())
-    {
-        file = load_with(&arguments.model, &options)?;
-    }
+    let path = &arguments.model;
+    let bytes = crate::input_file::read(path).map_err(Error::read(path))?;
+    let name = path.display().to_string();
+    let inputs = TfliteModel::inputs_of(&name, &bytes, &options)?;
+    options.input_dimensions = feed::input_dimensions(&inputs, arrays);
+    let file = TfliteModel::from_bytes_with(&name, &bytes, &options)?;
     Ok(relaxed(file, arguments.relaxed))
 }
 

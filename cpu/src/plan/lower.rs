@@ -145,7 +145,7 @@ pub(super) fn refusal(operation: OperationType) -> Option<String> {
     }
     Some(if operation == OperationType::OEM_OPERATION {
         "OEM operations are vendor-specific and deprecated; this device has none".to_owned()
-    } else if operation.is_extension() {
+    } else if operation.is_extension() && operation.extension_prefix() != nnhal_hal::tflite::PREFIX {
         format!("this device has no extension but {}", nnhal_hal::tflite::NAME)
     } else {
         format!("this device has no kernel for {operation}")

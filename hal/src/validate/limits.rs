@@ -25,6 +25,9 @@ pub const MAX_RUN_OPERANDS: usize = 1 << 20;
 /// Memory pools of a model or request: each costs the driver a descriptor and a mapping.
 pub const MAX_POOLS: usize = 1 << 10;
 
+/// Extensions that a model names: looked through for each operand type of theirs.
+pub const MAX_EXTENSIONS: usize = 1 << 8;
+
 /// Constants up to this size are looked at during validation (activation codes, paddings, axes); larger ones
 /// are data, which only kernels read.
 pub const MAX_PARAMETER_BYTES: usize = 4096;

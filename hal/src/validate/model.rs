@@ -155,6 +155,11 @@ fn check_counts(model: &Model) -> Result<(), ModelError> {
         model.referenced.len(),
         limits::MAX_REFERENCED_SUBGRAPHS,
     )?;
+    bounded(
+        "extensions",
+        model.extension_name_to_prefix.len(),
+        limits::MAX_EXTENSIONS,
+    )?;
     bounded("pools", model.pools.len(), limits::MAX_POOLS)
 }
 
@@ -433,6 +438,25 @@ mod tests {
             error.contains("each counted for every place that runs it"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn models_name_no_more_extensions_than_can_be_looked_through() {
+        let validate = |count: u16| {
+            let mapping = |prefix| crate::ExtensionNameAndPrefix {
+                name: format!("com.acme.a{prefix}"),
+                prefix,
+            };
+            let model = Model {
+                main: leaf(),
+                extension_name_to_prefix: (1..=count).map(mapping).collect(),
+                ..Model::default()
+            };
+            ValidModel::new(Arc::new(model), &NoPools, &[]).map_err(|error| error.to_string())
+        };
+        assert!(validate(256).is_ok());
+        let error = validate(257).unwrap_err();
+        assert!(error.contains("has 257 extensions, at most 256"), "{error}");
     }
 
     #[test]

@@ -35,17 +35,18 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::SELECT,
-        &[O::SELECT, O::RESHAPE],
+        &[O::SELECT, O::RESHAPE, O::EXPAND_DIMS],
         "a condition of one dimension chooses along the first of the choices",
         |node| {
             let (condition, choice) = (node.input(0)?, node.input(1)?);
-            let dimensions = |id| node.graph.builder.dimensions(id);
-            let condition = match (dimensions(condition), dimensions(choice)) {
-                (Some(&[extent]), Some(choice)) if choice.len() > 1 => {
-                    let mut dimensions = vec![1; choice.len()];
+            let rank = node.graph.builder.operand(choice).dimensions.len();
+            let condition = match node.graph.builder.operand(condition).dimensions[..] {
+                [extent] if extent > 0 && rank > 1 => {
+                    let mut dimensions = vec![1; rank];
                     dimensions[0] = extent;
                     node.reshaped(condition, &dimensions)?
                 }
+                [_] if rank > 1 => with_axes_behind(node, condition, rank)?,
                 _ => condition,
             };
             select(node, condition)
@@ -66,6 +67,19 @@ fn binary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     let inputs = [node.input(0)?, node.input(1)?];
     let output = node.output(0)?;
     node.emit(kind, &inputs, &[output])
+}
+
+/// A tensor of one axis with axes of extent 1 behind it, up to this rank.
+fn with_axes_behind(node: &mut Node<'_, '_, '_, '_>, mut from: Id, rank: usize) -> Result<Id, Refusal> {
+    for axis in 1..rank {
+        let mut operand = node.graph.builder.operand(from).clone();
+        operand.dimensions.push(1);
+        let to = node.temporary(operand)?;
+        let axis = node.scalar_i32(axis as i32)?;
+        node.emit(O::EXPAND_DIMS, &[from, axis], &[to])?;
+        from = to;
+    }
+    Ok(from)
 }
 
 /// NNAPI's operation takes one shape only, and does not know before execution that it gets others.

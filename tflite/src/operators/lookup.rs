@@ -75,18 +75,22 @@ fn gather(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         let inputs = [input, position, indices, node.scalar_i32(options.batch_dims)?];
         return node.emit(tflite::GATHER, &inputs, &[output]);
     }
-    let dimensions = node.graph.builder.dimensions(input).map(<[u32]>::to_vec);
-    let (Some(mut dimensions), true) = (dimensions, index_is_scalar && rank > 1) else {
+    if !index_is_scalar || rank == 1 {
         return node.emit(O::GATHER, &[input, position, indices], &[output]);
-    };
+    }
+    let dimensions = node.graph.builder.dimensions(input).map(<[u32]>::to_vec);
     let operand = node.graph.builder.operand(output).clone();
     let kept = node.temporary(Operand {
         dimensions: Vec::new(),
         ..operand
     })?;
     node.emit(O::GATHER, &[input, position, indices], &[kept])?;
-    dimensions.remove(axis);
-    node.emit_reshape(kept, output, &dimensions)
+    if let Some(mut dimensions) = dimensions {
+        dimensions.remove(axis);
+        return node.emit_reshape(kept, output, &dimensions);
+    }
+    let axes = node.tensor_i32(&[axis as i32])?;
+    node.emit(O::SQUEEZE, &[kept, axes], &[output])
 }
 
 /// The table of an embedding: integers become floats where the result is one.

@@ -335,6 +335,14 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         })?)
     }
 
+    /// A temporary of the shape of an output, as open as the file leaves it.
+    fn temporary_of_output(&mut self, number: usize, operand: Operand) -> Result<Id, Refusal> {
+        let open = self.output_tensor(number)?.open.clone();
+        let id = self.temporary(operand)?;
+        self.graph.builder.leave_open(id, open);
+        Ok(id)
+    }
+
     /// The operand of an output, to be written by one operation.
     pub(crate) fn output(&mut self, number: usize) -> Result<Id, Refusal> {
         let operand = self.output_operand(number)?;
@@ -359,9 +367,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         if self.graph.is_written(index) {
             return Err(self.output_error(number, "has a value already"));
         }
-        let id = self.temporary(operand)?;
-        let open = self.graph.tensors[index].open.clone();
-        self.graph.builder.leave_open(id, open);
+        let id = self.temporary_of_output(number, operand)?;
         self.graph.set_value(index, id);
         Ok(id)
     }
@@ -414,7 +420,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         if kind == OperationType::TANH && operand.scale != 0.0 {
             return Err("it has a fused TANH and a quantized output".into());
         }
-        let id = self.temporary(operand)?;
+        let id = self.temporary_of_output(number, operand)?;
         let output = self.output(number)?;
         Ok(Target {
             id,
@@ -436,7 +442,8 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
                 rest: Rest::Nothing,
             });
         }
-        let id = self.temporary(operand.clone().with_quantization(wanted.scale, wanted.zero_point))?;
+        let quantized = operand.with_quantization(wanted.scale, wanted.zero_point);
+        let id = self.temporary_of_output(number, quantized)?;
         let output = self.output(number)?;
         Ok(Target {
             id,
@@ -558,7 +565,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
             });
         }
         let real = Operand::new(OperandType::TENSOR_FLOAT32, &operand.dimensions);
-        let id = self.temporary(real)?;
+        let id = self.temporary_of_output(number, real)?;
         let output = self.output(number)?;
         Ok(Target {
             id,

@@ -1,5 +1,7 @@
 //! Resource variables: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE.
 
+use nnhal_hal::OperandType;
+
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
@@ -85,8 +87,12 @@ fn call_once(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     require_main(node)?;
     let number = node.options::<CallOnceOptions>()?.init_subgraph_index;
     let file = node.graph.model.file;
-    let graph = usize::try_from(number).ok().and_then(|at| file.graphs().get(at));
-    let graph = graph.ok_or_else(|| format!("it refers to graph {number}, which the file has not"))?;
+    let found = usize::try_from(number).ok();
+    let found = found.and_then(|at| Some((at, file.graphs().get(at)?)));
+    let (at, graph) = found.ok_or_else(|| format!("it refers to graph {number}, which the file has not"))?;
+    if !node.graph.resources.is_first_call(at) {
+        return Ok(());
+    }
     let mut names = std::collections::HashMap::new();
     for operator in &graph.operators {
         match Builtin::of(file, operator) {
@@ -99,8 +105,9 @@ fn call_once(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
                 let name = names
                     .get(&handle)
                     .ok_or("its graph assigns to what is no variable")?;
-                let value = initial(file, operator, &graph.tensors)?;
-                node.graph.resources.initialise(name.clone(), value);
+                let (ty, value) = initial(file, operator, &graph.tensors)?;
+                node.graph.model.store.charge(value.len())?;
+                node.graph.resources.initialise(name.clone(), ty, value);
             }
             other => {
                 let other = other.map_or_else(|| "an operator".to_owned(), |other| other.to_string());
@@ -118,16 +125,16 @@ fn initial(
     file: &File<'_>,
     operator: &Operator<'_>,
     tensors: &[crate::file::tables::Tensor<'_>],
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<(OperandType, Vec<u8>), Refusal> {
     let index = argument(operator.inputs.get(1))?;
     let table = tensors
         .get(index)
         .ok_or("its graph assigns a tensor that is missing")?;
     let tensor = Tensor::new(table, file.data(table));
-    let bytes = values::operand_bytes(&tensor);
-    let bytes =
-        bytes.map_err(|reason| format!("its graph assigns {}, which {reason}", tensor.label(index)))?;
-    Ok(bytes.into_owned())
+    let wrong = |reason| format!("its graph assigns {}, which {reason}", tensor.label(index));
+    let ty = tensor.operand().map_err(wrong)?.operand_type;
+    let bytes = values::operand_bytes(&tensor).map_err(wrong)?;
+    Ok((ty, bytes.into_owned()))
 }
 
 /// The tensor index of an argument.
