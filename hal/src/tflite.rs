@@ -227,6 +227,8 @@ operations! {
     CONV_3D = FIRST_OWN + 0x53;
     /// The reverse of CONV_3D.
     CONV_3D_TRANSPOSE = FIRST_OWN + 0x54;
+    /// QUANTIZED_LSTM over a sequence, with or without the batch before time.
+    UNIDIRECTIONAL_SEQUENCE_LSTM = FIRST_OWN + 0x80;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

@@ -66,6 +66,7 @@ mod quantized_16bit_lstm;
 mod quantized_function;
 mod quantized_layer_norm;
 mod quantized_lstm;
+mod quantized_lstm_cell;
 mod random;
 mod range;
 pub(crate) mod recurrent;

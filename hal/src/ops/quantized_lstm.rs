@@ -51,50 +51,57 @@ pub const INTERMEDIATE_SCALES: usize = 26;
 /// The scale of the hidden state, before the projection.
 pub const HIDDEN_SCALE: usize = 31;
 
+/// In the extension's operation over a sequence, whether time comes before the batch.
+pub const TIME_MAJOR: usize = 32;
+
+pub(super) const INPUTS: [Param; TIME_MAJOR] = [
+    state("input"),
+    weights("input_to_input_weights").omissible(),
+    weights("input_to_forget_weights"),
+    weights("input_to_cell_weights"),
+    weights("input_to_output_weights"),
+    weights("recurrent_to_input_weights").omissible(),
+    weights("recurrent_to_forget_weights"),
+    weights("recurrent_to_cell_weights"),
+    weights("recurrent_to_output_weights"),
+    wide_vector("cell_to_input_weights"),
+    wide_vector("cell_to_forget_weights"),
+    wide_vector("cell_to_output_weights"),
+    bias("input_gate_bias").omissible(),
+    bias("forget_gate_bias"),
+    bias("cell_gate_bias"),
+    bias("output_gate_bias"),
+    weights("projection_weights").omissible(),
+    bias("projection_bias").omissible(),
+    state("prev_output"),
+    cell("prev_cell_state"),
+    wide_vector("input_layer_norm_weights"),
+    wide_vector("forget_layer_norm_weights"),
+    wide_vector("cell_layer_norm_weights"),
+    wide_vector("output_layer_norm_weights"),
+    Param::scalar("cell_clip", T::FLOAT32).omissible(),
+    Param::scalar("projection_clip", T::FLOAT32).omissible(),
+    Param::scalar("input_intermediate_scale", T::FLOAT32),
+    Param::scalar("forget_intermediate_scale", T::FLOAT32),
+    Param::scalar("cell_intermediate_scale", T::FLOAT32),
+    Param::scalar("output_intermediate_scale", T::FLOAT32),
+    Param::scalar("hidden_state_zero_point", T::INT32),
+    Param::scalar("hidden_state_scale", T::FLOAT32),
+];
+
+pub(super) const OUTPUTS: [Param; 3] = [state("output_state_out"), cell("cell_state_out"), state("output")];
+
 pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::QUANTIZED_LSTM,
     variants: &[],
-    forms: &[Form::default(&[
-        state("input"),
-        weights("input_to_input_weights").omissible(),
-        weights("input_to_forget_weights"),
-        weights("input_to_cell_weights"),
-        weights("input_to_output_weights"),
-        weights("recurrent_to_input_weights").omissible(),
-        weights("recurrent_to_forget_weights"),
-        weights("recurrent_to_cell_weights"),
-        weights("recurrent_to_output_weights"),
-        wide_vector("cell_to_input_weights"),
-        wide_vector("cell_to_forget_weights"),
-        wide_vector("cell_to_output_weights"),
-        bias("input_gate_bias").omissible(),
-        bias("forget_gate_bias"),
-        bias("cell_gate_bias"),
-        bias("output_gate_bias"),
-        weights("projection_weights").omissible(),
-        bias("projection_bias").omissible(),
-        state("prev_output"),
-        cell("prev_cell_state"),
-        wide_vector("input_layer_norm_weights"),
-        wide_vector("forget_layer_norm_weights"),
-        wide_vector("cell_layer_norm_weights"),
-        wide_vector("output_layer_norm_weights"),
-        Param::scalar("cell_clip", T::FLOAT32).omissible(),
-        Param::scalar("projection_clip", T::FLOAT32).omissible(),
-        Param::scalar("input_intermediate_scale", T::FLOAT32),
-        Param::scalar("forget_intermediate_scale", T::FLOAT32),
-        Param::scalar("cell_intermediate_scale", T::FLOAT32),
-        Param::scalar("output_intermediate_scale", T::FLOAT32),
-        Param::scalar("hidden_state_zero_point", T::INT32),
-        Param::scalar("hidden_state_scale", T::FLOAT32),
-    ])],
-    outputs: &[state("output_state_out"), cell("cell_state_out"), state("output")],
+    forms: &[Form::default(&INPUTS)],
+    outputs: &OUTPUTS,
     outputs_repeat: false,
     check,
     shape: ShapeRule::Infer(step),
 }];
 
-fn check(context: &dyn OperationContext) -> Result<(), OpError> {
+pub(super) fn check(context: &dyn OperationContext) -> Result<(), OpError> {
     CELL.check_presence(context)?;
     cell_scale_exponent(context)?;
     context.check_same_quantization(CELL.output_state, 0)?;
@@ -133,9 +140,18 @@ pub fn cell_scale_exponent(context: &dyn OperationContext) -> Result<i32, OpErro
 
 fn step(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let input = context.shape_of_rank(0, 2)?;
-    let cell = CELL.shape(context, input.dim(0), input.dim(1), None)?;
-    let output = shape_of(&[cell.batches, cell.outputs])?;
-    set(outputs, 0, output)?;
+    let values = set_states(context, (input.dim(0), input.dim(1)), outputs)?;
+    set(outputs, 2, shape_of(&[input.dim(0), values])?)
+}
+
+/// Sets the shapes of both states, for items of so many values in batches, and gives the values of an output.
+pub(super) fn set_states(
+    context: &dyn OperationContext,
+    (batches, values): (u32, u32),
+    outputs: &mut [Shape],
+) -> Result<u32, ShapeIssue> {
+    let cell = CELL.shape(context, batches, values, None)?;
+    set(outputs, 0, shape_of(&[cell.batches, cell.outputs])?)?;
     set(outputs, 1, shape_of(&[cell.batches, cell.units])?)?;
-    set(outputs, 2, output)
+    Ok(cell.outputs)
 }

@@ -1,9 +1,9 @@
-//! LSTM steps on integers: the int8 layer, and the older uint8 kernel whose weights are one matrix.
+//! LSTM layers on integers: the int8 layer, and the older uint8 kernel whose weights are one matrix.
 
-use nnhal_hal::{Operand, OperandType as T, OperationType as O};
+use nnhal_hal::{Operand, OperandType as T, OperationType as O, tflite};
 
 use super::node::{Node, Refusal};
-use crate::file::options::LSTMOptions;
+use crate::file::options::{LSTMOptions, UnidirectionalSequenceLSTMOptions};
 use crate::graph::Id;
 use crate::tensor::{ElementType, Quantization};
 use crate::values;
@@ -11,10 +11,38 @@ use crate::values;
 /// Scale of the gates between multiplication and activation, where no layer normalization asks for another.
 const GATE_SCALE: f32 = 1.0 / 4096.0;
 
-/// The int8 layer, by QUANTIZED_LSTM.
+/// One step of the int8 layer, by QUANTIZED_LSTM.
 pub(super) fn full(node: &mut Node<'_, '_, '_, '_>, options: &LSTMOptions) -> Result<(), Refusal> {
-    if node.tensor(0)?.element_type != ElementType::Int8 {
-        return node.require_float(0);
+    let (inputs, states) = cell(node, options.cell_clip, options.proj_clip)?;
+    let output = node.output(0)?;
+    node.emit(O::QUANTIZED_LSTM, &inputs, &[states[0], states[1], output])
+}
+
+/// The int8 layer over a sequence, by the extension's operation.
+pub(super) fn sequence(
+    node: &mut Node<'_, '_, '_, '_>,
+    options: &UnidirectionalSequenceLSTMOptions,
+) -> Result<(), Refusal> {
+    let (mut inputs, states) = cell(node, options.cell_clip, options.proj_clip)?;
+    inputs.push(node.scalar_bool(options.time_major)?);
+    let output = node.output(0)?;
+    node.emit(
+        tflite::UNIDIRECTIONAL_SEQUENCE_LSTM,
+        &inputs,
+        &[states[0], states[1], output],
+    )
+}
+
+/// The inputs of the int8 layer, and the states that it leaves: output and cell.
+fn cell(
+    node: &mut Node<'_, '_, '_, '_>,
+    cell_clip: f32,
+    projection_clip: f32,
+) -> Result<(Vec<Id>, [Id; 2]), Refusal> {
+    let found = node.tensor(0)?.element_type;
+    if found != ElementType::Int8 {
+        let reason = format!("has {found} elements; LSTM layers have float or int8 ones");
+        return Err(node.input_error(0, reason));
     }
     let mut inputs = vec![node.input(0)?];
     for number in 1..9 {
@@ -34,8 +62,8 @@ pub(super) fn full(node: &mut Node<'_, '_, '_, '_>, options: &LSTMOptions) -> Re
     for number in 20..24 {
         inputs.push(symmetric(node, number, T::TENSOR_QUANT16_SYMM)?);
     }
-    inputs.push(node.scalar_float(options.cell_clip, T::TENSOR_FLOAT32)?);
-    inputs.push(node.scalar_float(options.proj_clip, T::TENSOR_FLOAT32)?);
+    inputs.push(node.scalar_float(cell_clip, T::TENSOR_FLOAT32)?);
+    inputs.push(node.scalar_float(projection_clip, T::TENSOR_FLOAT32)?);
     let normalized = node.has(21);
     for gate in 0..4 {
         let scale = match intermediate(node, gate) {
@@ -49,8 +77,7 @@ pub(super) fn full(node: &mut Node<'_, '_, '_, '_>, options: &LSTMOptions) -> Re
         .ok_or("it says no scale of its hidden state")?;
     inputs.push(node.scalar_i32(hidden.zero_point)?);
     inputs.push(node.scalar_float(hidden.scale, T::TENSOR_FLOAT32)?);
-    let output = node.output(0)?;
-    node.emit(O::QUANTIZED_LSTM, &inputs, &[output_after, cell_after, output])
+    Ok((inputs, [output_after, cell_after]))
 }
 
 /// The quantization of an intermediate result that the file describes.

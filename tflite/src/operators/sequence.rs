@@ -1,10 +1,11 @@
-//! Recurrent layers over sequences. NNAPI has them for floats only.
+//! Recurrent layers over sequences. NNAPI has them for floats only, the extension an LSTM of signed bytes.
 
-use nnhal_hal::OperationType as O;
+use nnhal_hal::{OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
+use super::quantized_lstm;
 use super::recurrent::{activation_code, float_parameters};
 use crate::file::options::{
     BidirectionalSequenceLSTMOptions, BidirectionalSequenceRNNOptions, SequenceRNNOptions,
@@ -17,8 +18,11 @@ const FLOATS: &str = "floats only; integer weights are dequantized; state in and
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::UNIDIRECTIONAL_SEQUENCE_LSTM,
-        &[O::UNIDIRECTIONAL_SEQUENCE_LSTM],
-        FLOATS,
+        &[
+            O::UNIDIRECTIONAL_SEQUENCE_LSTM,
+            tflite::UNIDIRECTIONAL_SEQUENCE_LSTM,
+        ],
+        "floats, integer weights dequantized; int8 layers as the extension's operation; state in and out",
         unidirectional_lstm,
     ),
     Mapping::new(
@@ -43,9 +47,11 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 
 fn unidirectional_lstm(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let options = node.options::<UnidirectionalSequenceLSTMOptions>()?;
-    node.require_float(0)?;
     if options.diagonal_recurrent_tensors {
         return Err("its recurrent weights are diagonals, which NNAPI has not".into());
+    }
+    if !node.tensor(0)?.is_float() {
+        return quantized_lstm::sequence(node, &options);
     }
     let input = node.input(0)?;
     let ty = node.ty(input);

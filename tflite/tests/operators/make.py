@@ -879,6 +879,42 @@ def lstm_int8(g):
     lstm_int8_case(g, normalized=True, projection=False)
 
 
+def sequence_int8_case(g, time_major, parts):
+    """A layer with these parts: own input gate, peepholes, normalization, projection."""
+    inputs, units, outputs = 4, 5, 3 if "projection" in parts else 5
+    x = g.integers(I8, *((3, 2, inputs) if time_major else (2, 3, inputs)), quant=(0.02, 5), calls=3)
+    hidden, output = (0.01, -4), (0.012, 3) if "projection" in parts else (0.01, -4)
+    weight = lambda *shape: g.weights8(*shape, quant=(0.004, 0))
+    wide = lambda scale: g.constant(g.random.integers(500, 3000, units).astype(I16), (scale, 0))
+    first = 0 if "input gate" in parts else 1
+    gates = lambda make, count=4: [-1] * first + [make() for _ in range(count - first)]
+    weights = gates(lambda: weight(units, inputs)) + gates(lambda: weight(units, outputs))
+    weights += gates(lambda: wide(0.0003), 3) if "peepholes" in parts else [-1] * 3
+    bias_scale = 2.0**-10 * 0.0005 if "normalization" in parts else 0.004 * 0.02
+    weights += gates(lambda: g.bias32(units, (bias_scale, 0)))
+    if "projection" in parts:
+        weights += [weight(outputs, units), g.bias32(outputs, (0.004 * hidden[0], 0), reach=100)]
+    else:
+        weights += [-1, -1]
+    state = [g.variable(I8, 2, outputs, quant=output), g.variable(I16, 2, units, quant=(2.0**-11, 0))]
+    norms = gates(lambda: wide(0.0005)) if "normalization" in parts else [-1] * 4
+    intermediates = [g.tensor("gate", I16, [0], (0.003, 0)) for _ in range(4)] + [g.tensor("hidden", I8, [0], hidden)]
+    fields = {"fusedActivationFunction": TANH, "cellClip": 3.0, "projClip": 0.5, "timeMajor": time_major}
+    g.op("UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *weights, *state, *norms], (I8, output), intermediates=intermediates,
+         label=f"{'time' if time_major else 'batch'} major, {', '.join(parts) or 'plain'}",
+         with_options=options("UnidirectionalSequenceLSTMOptions", **fields))
+
+
+@family
+def sequences_int8(g):
+    sequence_int8_case(g, False, [])
+    sequence_int8_case(g, True, ["input gate"])
+    sequence_int8_case(g, False, ["input gate", "peepholes", "normalization"])
+    for time_major in (False, True):
+        sequence_int8_case(g, time_major, ["input gate", "peepholes", "projection"])
+    sequence_int8_case(g, True, ["peepholes", "normalization", "projection"])
+
+
 @family
 def lstm_hybrid(g):
     """Small enough steps that quantizing the input makes no difference: the layer is mapped in floats."""

@@ -12,6 +12,7 @@ mod joining;
 mod layers;
 mod moving;
 pub mod places;
+mod recurrent;
 mod reduction;
 mod reshape;
 mod searching;
@@ -38,6 +39,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     layers::ENTRIES,
     moving::ENTRIES,
     places::ENTRIES,
+    recurrent::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
     searching::ENTRIES,
