@@ -77,6 +77,8 @@ operations! {
     RESHAPE = of(OperationType::RESHAPE);
     /// SOFTMAX of 16-bit steps.
     SOFTMAX = of(OperationType::SOFTMAX);
+    /// SVDF of signed bytes with a 16-bit state and ReLU, which the output's zero point brings about.
+    SVDF = of(OperationType::SVDF);
     /// TANH, also of 16-bit steps, up to rank 8.
     TANH = of(OperationType::TANH);
     /// DIV, also of integers with an activation, up to rank 8.

@@ -67,6 +67,7 @@ mod quantized_function;
 mod quantized_layer_norm;
 mod quantized_lstm;
 mod quantized_lstm_cell;
+mod quantized_svdf;
 mod random;
 mod range;
 pub(crate) mod recurrent;
@@ -145,6 +146,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     quantization::KERNELS,
     quantized_16bit_lstm::KERNELS,
     quantized_lstm::KERNELS,
+    quantized_svdf::KERNELS,
     random::KERNELS,
     range::KERNELS,
     reduction::KERNELS,

@@ -9,21 +9,56 @@ use nnhal_hal::ops::OpError;
 
 use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{FloatInputs, dot, store};
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::SVDF, svdf)];
 
+/// The extents of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Extents {
+    pub(super) batches: usize,
+    /// Values of each batch's input.
+    pub(super) values: usize,
+    pub(super) filters: usize,
+    /// Steps that each filter remembers.
+    pub(super) memory: usize,
+    /// Filters of each unit.
+    pub(super) rank: usize,
+}
+
+impl Extents {
+    pub(super) fn new(inputs: &Inputs<'_>) -> Result<Extents, KernelError> {
+        let rank = usize::try_from(inputs.i32(5)?)
+            .ok()
+            .filter(|rank| *rank > 0)
+            .ok_or_else(|| OpError::input(5, "(rank) must be above 0"))?;
+        let (input, time) = (inputs.tensor(0)?.shape, inputs.tensor(2)?.shape);
+        Ok(Extents {
+            batches: input.dim(0) as usize,
+            values: input.dim(1) as usize,
+            filters: time.dim(0) as usize,
+            memory: time.dim(1) as usize,
+            rank,
+        })
+    }
+
+    pub(super) fn units(&self) -> usize {
+        self.filters / self.rank
+    }
+}
+
 fn svdf(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let inputs = context.inputs;
-    let rank = usize::try_from(inputs.i32(5)?)
-        .ok()
-        .filter(|rank| *rank > 0)
-        .ok_or_else(|| OpError::input(5, "(rank) must be above 0"))?;
+    let extents = Extents::new(&inputs)?;
     let activation = CellActivation::from_code(6, inputs.i32(6)?)?;
-    let (input, weights, time) = (inputs.tensor(0)?, inputs.tensor(1)?, inputs.tensor(2)?);
-    let (batches, values) = (input.shape.dim(0) as usize, input.shape.dim(1) as usize);
-    let (filters, memory) = (weights.shape.dim(0) as usize, time.shape.dim(1) as usize);
-    let units = filters / rank;
+    let Extents {
+        batches,
+        values,
+        filters,
+        memory,
+        rank,
+    } = extents;
+    let units = extents.units();
     let columns = filters * memory;
     let lengths = [FloatInputs::memory(&inputs), batches * columns, batches * units];
     let [wide, state, output] = context.scratch.carve::<f32, 3>(lengths)?;

@@ -9,7 +9,8 @@ use super::recurrent::check_bound;
 use super::shapes::{set, shape_of};
 use super::signature::{Form, Param, Rank, Ty};
 
-const fn tensor(name: &'static str, ty: T, rank: usize) -> Param {
+/// A tensor of this type and rank, since HAL 1.3.
+pub(super) const fn tensor(name: &'static str, ty: T, rank: usize) -> Param {
     Param {
         since: HalVersion::V1_3,
         ..Param::new(name, Ty::Is(ty)).late_rank(Rank::Is(rank))

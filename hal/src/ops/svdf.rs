@@ -28,7 +28,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
 
 /// The HAL text gives the state `memory - 1` columns for each filter and the weights as many rows as units;
 /// its reference, and every model made for it, has `memory` columns and as many rows as filters.
-fn filtered(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
+pub(super) fn filtered(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let rank = context.i32(5)?;
     let input = context.shape_of_rank(0, 2)?;
     let weights = context.shape_of_rank(1, 2)?;

@@ -124,6 +124,15 @@ fn projection_bias(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
     gate_bias(node, 17)
 }
 
+/// Feature weights, time weights and bias of an int8 SVDF layer.
+pub(super) fn svdf_parameters(node: &mut Node<'_, '_, '_, '_>) -> Result<[Id; 3], Refusal> {
+    Ok([
+        symmetric(node, 1, T::TENSOR_QUANT8_SYMM)?,
+        symmetric(node, 2, T::TENSOR_QUANT16_SYMM)?,
+        gate_bias(node, 3)?,
+    ])
+}
+
 /// The older kernel: input, previous output, one matrix of weights, one vector of biases, previous state.
 /// Rows of the matrix are the gates input, cell, forget, output; columns are the input and then the previous
 /// output.

@@ -1,7 +1,7 @@
 //! One step of recurrent layers. State comes in as an input and goes out as an output; variable tensors of
 //! the file are carried on by whoever runs the model.
 
-use nnhal_hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
@@ -9,6 +9,7 @@ use super::node::{Node, Refusal};
 use super::quantized_lstm;
 use crate::file::options::{LSTMOptions, RNNOptions, SVDFOptions};
 use crate::graph::Id;
+use crate::tensor::ElementType;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
@@ -38,19 +39,23 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
     Mapping::new(
         Builtin::SVDF,
-        &[O::SVDF],
-        "floats only; integer weights of a float layer are dequantized",
+        &[O::SVDF, tflite::SVDF],
+        "floats, integer weights dequantized; int8 layers as the extension's operation",
         |node| {
             let options = node.options::<SVDFOptions>()?;
-            node.require_float(0)?;
             let activation = activation_code(node, options.activation)?;
             let rank = node.scalar_i32(options.rank)?;
             let mut inputs = vec![node.input(0)?];
-            for number in 1..=2 {
-                inputs.push(node.float_weights(number)?);
+            if node.tensor(0)?.element_type == ElementType::Int8 {
+                inputs.extend(quantized_lstm::svdf_parameters(node)?);
+            } else {
+                node.require_float(0)?;
+                for number in 1..=2 {
+                    inputs.push(node.float_weights(number)?);
+                }
+                let ty = node.ty(inputs[0]);
+                inputs.push(node.input_or_none(3, ty)?);
             }
-            let ty = node.ty(inputs[0]);
-            inputs.push(node.input_or_none(3, ty)?);
             let (before, after) = node.state(4)?;
             inputs.extend([before, rank, activation]);
             let output = node.output(0)?;

@@ -916,6 +916,17 @@ def sequences_int8(g):
 
 
 @family
+def svdf_int8(g):
+    x = g.integers(I8, 2, 4, quant=(0.05, -7), calls=5)
+    for rank, has_bias in ((1, True), (2, False)):
+        time = g.constant(g.random.integers(-20000, 20000, (6, 5)).astype(I16), (0.0001, 0))
+        bias = g.bias32(6 // rank, (4e-7, 0), reach=200000) if has_bias else -1
+        state = g.variable(I16, 2, 30, quant=(0.004, 0))
+        g.op("SVDF", [x, g.weights8(6, 4, quant=(0.009, 0)), time, bias, state], (I8, (0.1, -100)), version=3,
+             label=f"rank {rank}", with_options=options("SVDFOptions", rank=rank, fusedActivationFunction=RELU))
+
+
+@family
 def lstm_hybrid(g):
     """Small enough steps that quantizing the input makes no difference: the layer is mapped in floats."""
     x = g.input(g.random.integers(-127, 128, (3, 2, 4)).astype(F32) / 64)

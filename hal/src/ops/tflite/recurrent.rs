@@ -1,11 +1,12 @@
-//! UNIDIRECTIONAL_SEQUENCE_LSTM of signed bytes: the cell of QUANTIZED_LSTM over a sequence.
+//! Recurrent layers of signed bytes: the cell of QUANTIZED_LSTM over a sequence, and SVDF.
 
 use crate::ops::context::{OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule};
-use crate::ops::quantized_lstm::{self, TIME_MAJOR, set_states};
-use crate::ops::recurrent::{SequenceShape, join};
+use crate::ops::quantized_lstm::{self, TIME_MAJOR, set_states, tensor};
+use crate::ops::recurrent::{SequenceShape, check_code, join};
 use crate::ops::shapes::{set, shape_of};
 use crate::ops::signature::{Form, Param, Rank};
+use crate::ops::svdf;
 use crate::{OperandType as T, Shape, tflite};
 
 /// The inputs of QUANTIZED_LSTM, and the order of a sequence's items.
@@ -22,15 +23,45 @@ const SEQUENCE_OUTPUTS: [Param; 3] = {
     outputs
 };
 
-pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
-    operation: tflite::UNIDIRECTIONAL_SEQUENCE_LSTM,
-    variants: &[],
-    forms: &[Form::default(&SEQUENCE_INPUTS)],
-    outputs: &SEQUENCE_OUTPUTS,
-    outputs_repeat: false,
-    check: quantized_lstm::check,
-    shape: ShapeRule::Infer(sequence),
-}];
+/// The state of SVDF.
+const fn state(name: &'static str) -> Param {
+    tensor(name, T::TENSOR_QUANT16_SYMM, 2)
+}
+
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: tflite::SVDF,
+        variants: &[],
+        forms: &[Form::default(&[
+            tensor("input", T::TENSOR_QUANT8_ASYMM_SIGNED, 2),
+            tensor("weights_feature", T::TENSOR_QUANT8_SYMM, 2),
+            tensor("weights_time", T::TENSOR_QUANT16_SYMM, 2),
+            tensor("bias", T::TENSOR_INT32, 1).omissible(),
+            state("state_in"),
+            Param::scalar("rank", T::INT32),
+            Param::scalar("activation", T::INT32),
+        ])],
+        outputs: &[
+            state("state_out"),
+            tensor("output", T::TENSOR_QUANT8_ASYMM_SIGNED, 2),
+        ],
+        outputs_repeat: false,
+        check: |context| {
+            check_code(context, 6, "activation", &[1])?;
+            context.check_same_quantization(4, 0)
+        },
+        shape: ShapeRule::Infer(svdf::filtered),
+    },
+    OperationEntry {
+        operation: tflite::UNIDIRECTIONAL_SEQUENCE_LSTM,
+        variants: &[],
+        forms: &[Form::default(&SEQUENCE_INPUTS)],
+        outputs: &SEQUENCE_OUTPUTS,
+        outputs_repeat: false,
+        check: quantized_lstm::check,
+        shape: ShapeRule::Infer(sequence),
+    },
+];
 
 fn sequence(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let input = SequenceShape::of(context, 0, context.bool(TIME_MAJOR)?)?;
