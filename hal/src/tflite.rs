@@ -75,7 +75,7 @@ operations! {
     RELU6 = of(OperationType::RELU6);
     /// RESHAPE of any type that tensors have, up to rank 8.
     RESHAPE = of(OperationType::RESHAPE);
-    /// SOFTMAX of 16-bit steps.
+    /// SOFTMAX of 16-bit steps, and of signed bytes to unsigned 16-bit steps.
     SOFTMAX = of(OperationType::SOFTMAX);
     /// SVDF of signed bytes with a 16-bit state and ReLU, which the output's zero point brings about.
     SVDF = of(OperationType::SVDF);
@@ -123,7 +123,7 @@ operations! {
     PAD_V2 = of(OperationType::PAD_V2);
     /// PRELU, also of 16-bit steps.
     PRELU = of(OperationType::PRELU);
-    /// QUANTIZE, also to 16-bit steps.
+    /// QUANTIZE, also to 16-bit steps, and from 16-bit steps to those of another scale.
     QUANTIZE = of(OperationType::QUANTIZE);
     /// REDUCE_ALL up to rank 8.
     REDUCE_ALL = of(OperationType::REDUCE_ALL);

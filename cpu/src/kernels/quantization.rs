@@ -34,6 +34,19 @@ fn quantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM) => quantize_to::<f16, u8>(context),
         (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM_SIGNED) => quantize_to::<f16, i8>(context),
         (T::TENSOR_FLOAT16, T::TENSOR_QUANT16_SYMM) => quantize_to::<f16, i16>(context),
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT16_SYMM) => requantize::<u8, i16>(context, i16::saturate),
+        (T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_QUANT16_SYMM) => {
+            requantize::<i8, i16>(context, i16::saturate)
+        }
+        (T::TENSOR_QUANT16_SYMM, T::TENSOR_QUANT8_ASYMM_SIGNED) => {
+            requantize::<i16, i8>(context, i8::saturate)
+        }
+        (T::TENSOR_QUANT16_SYMM, T::TENSOR_QUANT16_SYMM) => requantize::<i16, i16>(context, i16::saturate),
+        (T::TENSOR_QUANT16_SYMM, T::TENSOR_INT32) => requantize::<i16, i32>(context, |steps| steps),
+        (T::TENSOR_QUANT16_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED) => {
+            requantize::<u16, i8>(context, i8::saturate)
+        }
+        (T::TENSOR_QUANT16_ASYMM, T::TENSOR_INT32) => requantize::<u16, i32>(context, |steps| steps),
         types => Err(unexpected(types)),
     }
 }
@@ -43,6 +56,20 @@ fn quantize_to<F: Float, Q: Quantized>(context: &mut KernelContext<'_>) -> Resul
     let (scale, zero_point) = (output.scale(), output.zero_point());
     unary::<F, Q>(context, |value| {
         Q::saturate(fixed_point::quantize(value.to_f32(), scale, zero_point))
+    })
+}
+
+/// Steps of one scale as steps of another, rounded as TFLite's integer kernel does.
+fn requantize<I: bytemuck::Pod + Into<i32>, O: bytemuck::Pod>(
+    context: &mut KernelContext<'_>,
+    narrow: fn(i32) -> O,
+) -> Result<(), KernelError> {
+    let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
+    let (old_zero_point, new_zero_point) = (input.zero_point(), output.zero_point());
+    let factor = fixed_point::Multiplier::new(f64::from(input.scale()) / f64::from(output.scale()));
+    unary::<I, O>(context, |value| {
+        let steps = factor.apply(value.into() - old_zero_point);
+        narrow(steps.saturating_add(new_zero_point))
     })
 }
 

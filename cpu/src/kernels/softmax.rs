@@ -2,11 +2,11 @@
 //!
 //! Quantised SOFTMAX follows the HAL reference: differences to the largest input in fixed point with five
 //! integer bits, their exponentials summed with twelve, one reciprocal for each lane. That of 16-bit steps is
-//! the extension's.
+//! the extension's, and so is that of signed bytes to unsigned 16-bit steps.
 
 use half::f16;
 use nnhal_hal::ops::shapes;
-use nnhal_hal::{OperationType, tflite};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::broadcast::Lanes;
 use super::element::{Float, Quant8, by_element};
@@ -18,10 +18,7 @@ use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::SOFTMAX, softmax),
     (OperationType::LOG_SOFTMAX, log_softmax),
-    (tflite::SOFTMAX, |context| {
-        let lanes = lanes(&context.inputs)?;
-        interpolated::softmax(context, &lanes)
-    }),
+    (tflite::SOFTMAX, wider_softmax),
 ];
 
 /// The lanes along the axis that input 2 names, the last if it is left out.
@@ -34,8 +31,26 @@ fn lanes(inputs: &Inputs<'_>) -> Result<Lanes, KernelError> {
 fn softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16] => softmax_float(context),
-        [u8, i8] => softmax_quantized(context),
+        [u8, i8] => softmax_of_its_type(context),
     })
+}
+
+/// The extension's: 16-bit steps, or signed bytes to 16-bit steps without a sign.
+fn wider_softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
+            softmax_quantized::<i8, u16>(context, 16, |steps| steps.clamp(0, i32::from(u16::MAX)) as u16)
+        }
+        _ => {
+            let lanes = lanes(&context.inputs)?;
+            interpolated::softmax(context, &lanes)
+        }
+    }
+}
+
+/// Bytes to bytes.
+fn softmax_of_its_type<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    softmax_quantized::<T, T>(context, 8, |steps| T::saturate(steps.saturating_add(T::LEAST)))
 }
 
 fn log_softmax(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -118,13 +133,18 @@ impl Exponentials {
     }
 }
 
-fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+/// Shares in steps of which so many bits make one, as `narrow` stores them.
+fn softmax_quantized<T: Quant8, O: bytemuck::Pod>(
+    context: &mut KernelContext<'_>,
+    bits: u32,
+    narrow: fn(i32) -> O,
+) -> Result<(), KernelError> {
     let lanes = lanes(&context.inputs)?;
     let beta = context.inputs.f32(1)?;
     let input = context.inputs.tensor(0)?;
     let exponentials = Exponentials::new(beta, input.scale());
     let input = input.data::<T>()?;
-    let output = context.outputs.data::<T>(0)?;
+    let output = context.outputs.data::<O>(0)?;
     // At most 256 different differences occur. Of few values, each is computed when it occurs.
     let mut table = [None; 256];
     let is_tabulated = input.len() > 128;
@@ -154,8 +174,8 @@ fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), K
             .sum();
         let share = Share::of(sum);
         for (result, value) in lanes.lane_mut(output, start).zip(lanes.lane(input, start)) {
-            let steps = exponential(value).map_or(0, |exponential| share.steps(exponential));
-            *result = T::saturate(steps.saturating_add(T::LEAST));
+            let steps = exponential(value).map_or(0, |exponential| share.steps(exponential, bits));
+            *result = narrow(steps);
         }
     }
     Ok(())
@@ -187,10 +207,10 @@ impl Share {
         }
     }
 
-    /// The share of an exponential in steps of 1/256.
-    fn steps(&self, exponential: i32) -> i32 {
+    /// The share of an exponential in steps of so many bits.
+    fn steps(&self, exponential: i32, bits: u32) -> i32 {
         let product = saturating_rounding_doubling_high_multiply(self.reciprocal, exponential);
-        rounding_shift_right(i64::from(product), self.exponent + 31 - 8) as i32
+        rounding_shift_right(i64::from(product), self.exponent + 31 - bits) as i32
     }
 }
 

@@ -362,7 +362,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
     }
 
     /// Makes `operand` an output.
-    fn declare(&mut self, number: usize, operand: Operand) -> Result<Id, Refusal> {
+    pub(super) fn declare(&mut self, number: usize, operand: Operand) -> Result<Id, Refusal> {
         let index = self.output_index(number)?;
         if self.graph.is_written(index) {
             return Err(self.output_error(number, "has a value already"));

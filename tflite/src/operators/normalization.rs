@@ -1,24 +1,35 @@
 //! Normalization.
 
-use nnhal_hal::{OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{L2NormOptions, LocalResponseNormalizationOptions, SoftmaxOptions};
 use crate::graph::Id;
-use crate::tensor::Quantization;
+use crate::tensor::{ElementType, Quantization};
 
 const FIXED_SCALE: &str = "quantized anew where the output has not the scale that NNAPI fixes";
 
 pub(super) const MAPPINGS: &[Mapping] = &[
-    Mapping::new(Builtin::SOFTMAX, &[O::SOFTMAX], FIXED_SCALE, |node| {
-        let beta = node.options::<SoftmaxOptions>()?.beta;
-        let input = node.input(0)?;
-        let ty = node.ty(input);
-        let beta = node.scalar_float(beta, ty)?;
-        with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
-    }),
+    Mapping::new(
+        Builtin::SOFTMAX,
+        &[O::SOFTMAX, tflite::SOFTMAX],
+        FIXED_SCALE,
+        |node| {
+            let beta = node.options::<SoftmaxOptions>()?.beta;
+            let input = node.input(0)?;
+            let ty = node.ty(input);
+            let beta = node.scalar_float(beta, ty)?;
+            if ty == OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+                && node.output_tensor(0)?.element_type == ElementType::Int16
+            {
+                let output = unsigned_output(node)?;
+                return node.emit(tflite::SOFTMAX, &[input, beta], &[output]);
+            }
+            with_fixed_scale(node, O::SOFTMAX, &[input, beta], 1.0 / 256.0, (0, -128))
+        },
+    ),
     Mapping::new(
         Builtin::LOG_SOFTMAX,
         &[O::LOG_SOFTMAX],
@@ -61,6 +72,27 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         },
     ),
 ];
+
+/// The 16-bit shares of signed bytes. The file has them as signed steps from the least value up, the
+/// extension as unsigned ones. So they may go to other operators, but not out of the model.
+fn unsigned_output(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
+    let index = node.output_index(0)?;
+    let number = node.graph.number();
+    let mut given_out = node.graph.model.file.graphs()[number].outputs.iter();
+    if given_out.any(|output| usize::try_from(output) == Ok(index)) {
+        return Err(node.output_error(0, "has int16 elements that the model gives out"));
+    }
+    match node.output_tensor(0)?.quantization() {
+        Some(Quantization {
+            scale,
+            zero_point: -32_768,
+        }) if (scale * 65_536.0 - 1.0).abs() < 1e-3 => {}
+        _ => return Err(node.output_error(0, "must have scale 1/65536 and zero point -32768")),
+    }
+    let dimensions = node.output_tensor(0)?.dimensions.clone();
+    let operand = Operand::new(OperandType::TENSOR_QUANT16_ASYMM, &dimensions);
+    node.declare(0, operand.with_quantization(1.0 / 65_536.0, 0))
+}
 
 /// An operation whose quantized results have one scale and, for unsigned and signed results, these zero
 /// points. Those of 16 bits reach from -1 to 1.

@@ -7,14 +7,15 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::{floats, sparse};
 use crate::graph::Id;
-use crate::tensor::ElementType;
+use crate::tensor::{ElementType, Quantization};
 use crate::values;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::QUANTIZE,
-        &[O::QUANTIZE, O::DEQUANTIZE],
-        "from one scale to another by way of floats, rounded as the file's runtime does",
+        &[O::QUANTIZE, O::DEQUANTIZE, tflite::QUANTIZE],
+        "from one 8-bit scale to another by way of floats, rounded as the file's runtime does; 16-bit ones by the \
+         extension's QUANTIZE",
         quantize,
     ),
     Mapping::new(
@@ -69,8 +70,18 @@ fn quantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         return node.emit(O::CAST, &[input], &[output]);
     }
     let output = node.output(0)?;
-    if operand.operand_type.is_quantized_per_tensor() {
+    let is_eight_bit = |operand: &Operand| operand.operand_type.element_size() == 1;
+    if operand.operand_type.is_quantized_per_tensor() && is_eight_bit(&operand) && is_eight_bit(&wanted) {
         return floats::requantize(node, input, output);
+    }
+    if wanted.operand_type == T::TENSOR_INT32 {
+        let quantization = node.output_tensor(0)?.quantization();
+        match quantization {
+            Some(Quantization { scale, zero_point: 0 }) => {
+                node.graph.builder.operand_mut(output).scale = scale
+            }
+            _ => return Err(node.output_error(0, "must have one scale, and zero point 0")),
+        }
     }
     node.emit(O::QUANTIZE, &[input], &[output])
 }

@@ -927,6 +927,19 @@ def svdf_int8(g):
 
 
 @family
+def conversions_int16(g):
+    x = g.integers(I16, 50, quant=(0.0005, 0))
+    for dtype, quant in ((I8, (0.06, -128)), (I16, (0.0007, 0)), (I16, (0.0003, 0)), (I32, (7e-7, 0))):
+        g.op("QUANTIZE", [x], (dtype, quant), label=f"to {np.dtype(dtype)} in steps of {quant[0]}")
+    y = g.integers(I8, 10, 5, quant=(0.05, -5))
+    g.op("QUANTIZE", [y], (I16, (0.0007, 0)), label="from int8", version=2)
+    shares = g.op("SOFTMAX", [y], (I16, (2.0**-16, -32768)), with_options=options("SoftmaxOptions", beta=1.0),
+                  version=2, keep=True)
+    g.op("QUANTIZE", [shares], (I32, (1 / 32767, 0)), label="of 16-bit shares")
+    g.op("QUANTIZE", [shares], (I8, (2.0**-8, -128)), label="of 16-bit shares to int8")
+
+
+@family
 def lstm_hybrid(g):
     """Small enough steps that quantizing the input makes no difference: the layer is mapped in floats."""
     x = g.input(g.random.integers(-127, 128, (3, 2, 4)).astype(F32) / 64)

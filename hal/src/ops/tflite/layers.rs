@@ -1,7 +1,7 @@
 //! Layers, products of matrices, pools and SOFTMAX of 16-bit steps.
 
 use crate::ops::operation_entry::OperationEntry;
-use crate::ops::signature::Variant;
+use crate::ops::signature::{Param, Ty, Variant};
 use crate::ops::{
     batch_matmul, convolution, depthwise_convolution, filters, fully_connected, pooling, softmax,
     transpose_convolution,
@@ -32,11 +32,23 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         &[Variant::new(V1_3, filters::SIXTEEN_BIT)],
     ),
     with_types(pooling::ENTRIES, tflite::MAX_POOL_2D, SIXTEEN_BIT),
-    with_types(
-        softmax::ENTRIES,
-        tflite::SOFTMAX,
-        &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM, T::FLOAT32])],
-    ),
+    OperationEntry {
+        outputs: &[Param::new("output", Ty::Var(2))],
+        ..with_types(
+            softmax::ENTRIES,
+            tflite::SOFTMAX,
+            &[
+                Variant::new(
+                    V1_2,
+                    &[T::TENSOR_QUANT16_SYMM, T::FLOAT32, T::TENSOR_QUANT16_SYMM],
+                ),
+                Variant::new(
+                    V1_3,
+                    &[T::TENSOR_QUANT8_ASYMM_SIGNED, T::FLOAT32, T::TENSOR_QUANT16_ASYMM],
+                ),
+            ],
+        )
+    },
     with_types(
         transpose_convolution::ENTRIES,
         tflite::TRANSPOSE_CONV_2D,
