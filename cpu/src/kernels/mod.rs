@@ -67,6 +67,7 @@ mod quantized_function;
 mod quantized_layer_norm;
 mod quantized_lstm;
 mod quantized_lstm_cell;
+mod quantized_lstm_gates;
 mod quantized_svdf;
 mod random;
 mod range;

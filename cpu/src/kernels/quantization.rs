@@ -188,6 +188,58 @@ mod tests {
         assert_eq!(data, [2, 0, 127, -128, 127, 1]);
     }
 
+    /// Steps of one half about zero point 0, or 3 for types that have one, as others of scale 0.25.
+    fn requantize<I: bytemuck::Pod, O: bytemuck::Pod>(
+        from: OperandType,
+        data: &[I],
+        to: (OperandType, f32, i32),
+    ) -> Result<Vec<O>, String> {
+        let zero_point = if from == OperandType::TENSOR_QUANT16_SYMM {
+            0
+        } else {
+            3
+        };
+        let (_, data) = OneOperation::new(tflite::QUANTIZE)
+            .operand(
+                Operand::new(from, &[data.len() as u32]).with_quantization(0.5, zero_point),
+                data,
+            )
+            .output_operand(Operand::new(to.0, &[]).with_quantization(to.1, to.2))
+            .run_one::<O>()?;
+        Ok(data)
+    }
+
+    #[test]
+    fn steps_become_steps_of_another_scale() {
+        let (wide, bytes) = (
+            OperandType::TENSOR_QUANT16_SYMM,
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+        );
+        let narrowed = requantize::<i16, i8>(wide, &[0, 1, -2, 32_767, i16::MIN], (bytes, 0.25, 7));
+        assert_eq!(narrowed.unwrap(), [7, 9, 3, 127, -128]);
+        let rounded = requantize::<i16, i16>(wide, &[1, 2, -3, 32_767], (wide, 1.0, 0));
+        assert_eq!(rounded.unwrap(), [1, 1, -1, 16_384]);
+        let widened = requantize::<i8, i16>(bytes, &[3, -128, 127], (wide, 0.25, 0));
+        assert_eq!(widened.unwrap(), [0, -262, 248]);
+        let unsigned = OperandType::TENSOR_QUANT16_ASYMM;
+        let integers = (OperandType::TENSOR_INT32, 0.25, 0);
+        assert_eq!(
+            requantize::<u16, i32>(unsigned, &[0, 65_535], integers).unwrap(),
+            [-6, 131_064]
+        );
+        let from_unsigned =
+            requantize::<u8, i16>(OperandType::TENSOR_QUANT8_ASYMM, &[0, 255], (wide, 0.5, 0));
+        assert_eq!(from_unsigned.unwrap(), [-3, 252]);
+    }
+
+    #[test]
+    fn integers_without_a_scale_and_other_types_are_no_steps() {
+        let wide = OperandType::TENSOR_QUANT16_SYMM;
+        let error = requantize::<i16, i32>(wide, &[1], (OperandType::TENSOR_INT32, 0.0, 0)).unwrap_err();
+        assert!(error.contains("has scale 0"), "{error}");
+        assert!(requantize::<i16, u8>(wide, &[1], (OperandType::TENSOR_QUANT8_ASYMM, 1.0, 0)).is_err());
+    }
+
     #[test]
     fn cast_cuts_off_fractions_and_saturates() {
         let cast = |ty| {

@@ -5,7 +5,8 @@ use nnhal_hal::ops::quantized_lstm::{CELL, TIME_MAJOR};
 use nnhal_hal::ops::recurrent::SequenceShape;
 use nnhal_hal::{OperationType, tflite};
 
-use super::quantized_lstm_cell::{Cell, Item, Peepholes, Rules};
+use super::quantized_lstm_cell::{Cell, Rules};
+use super::quantized_lstm_gates::{Item, Peepholes};
 use super::recurrent::{self, Items};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 

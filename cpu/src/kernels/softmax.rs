@@ -221,7 +221,7 @@ fn rounding_shift_right(value: i64, exponent: u32) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -249,6 +249,32 @@ mod tests {
         for (found, real) in softmax_of(&data, 0.1, 0.5).unwrap().iter().zip(real) {
             assert!((f64::from(*found) - real / sum * 256.0).abs() <= 1.0);
         }
+    }
+
+    #[test]
+    fn signed_bytes_have_unsigned_shares_of_16_bits() {
+        let shares = |data: &[i8], scale: f32| {
+            let bytes = Operand::new(OperandType::TENSOR_QUANT8_ASYMM_SIGNED, &[1, data.len() as u32]);
+            OneOperation::new(tflite::SOFTMAX)
+                .operand(bytes.with_quantization(0.1, 3), data)
+                .f32(1.0)
+                .output_operand(
+                    Operand::new(OperandType::TENSOR_QUANT16_ASYMM, &[]).with_quantization(scale, 0),
+                )
+                .run_one::<u16>()
+        };
+        let (_, halves) = shares(&[-128, -128], 1.0 / 65_536.0).unwrap();
+        assert_eq!(halves, [32_768; 2]);
+        let (_, all) = shares(&[-128, 127], 1.0 / 65_536.0).unwrap();
+        assert_eq!(all, [0, 65_535]);
+        let (_, of_tenths) = shares(&[0, 10, 20], 1.0 / 65_536.0).unwrap();
+        for (found, real) in of_tenths.iter().zip([0.090_03, 0.244_73, 0.665_24]) {
+            assert!(
+                (f64::from(*found) / 65_536.0 - real).abs() < 1e-4,
+                "{of_tenths:?}"
+            );
+        }
+        assert!(shares(&[0, 1], 1.0 / 256.0).is_err());
     }
 
     #[test]
