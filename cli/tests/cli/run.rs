@@ -37,6 +37,43 @@ fn expected_outputs_pass_by_every_path() {
     }
 }
 
+/// A file with two signatures, whose inputs leave an extent open.
+fn signatures() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tflite/tests/operators/signatures/model.tflite")
+}
+
+#[test]
+fn signature_is_run_with_the_extents_of_the_arrays() {
+    let here = Surroundings::new();
+    let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+    let a = here.array("a.npy", "<f4", "(1, 3)", &bytes(&[1.0, 2.0, 3.0]));
+    let b = here.array("b.npy", "<f4", "(1, 3)", &bytes(&[10.0, 20.0, 30.0]));
+    let total = here.array("total.npy", "<f4", "(1, 3)", &bytes(&[11.0, 22.0, 33.0]));
+    for path in PATHS {
+        let outcome = here
+            .run(arguments(&[
+                &"run",
+                &signatures(),
+                &"--signature",
+                &"sum",
+                &"--input",
+                &a,
+                &"--input",
+                &b,
+                &"--expect",
+                &total,
+                &"--path",
+                &path,
+                &"--json",
+            ]))
+            .succeeds();
+        let report = outcome.json();
+        assert_eq!(report["expectations"][0]["elements"], 3, "{report}");
+    }
+    here.run(arguments(&[&"run", &signatures(), &"--signature", &"triple"]))
+        .fails_saying(&["no signature \"triple\"", "sum"]);
+}
+
 #[test]
 fn wrong_outputs_fail_with_the_first_of_them() {
     let here = Surroundings::new();
