@@ -22,8 +22,8 @@ fn manifest(folder: &Path) -> serde_json::Map<String, Value> {
 /// The models that cannot be imported, each with the operator that stands against it.
 const REFUSED: &[(&str, &str)] = &[];
 
-/// Models of which integers may be one step off: their FULLY_CONNECTED of bytes is NNAPI's, which rounds sums in
-/// two stages where LiteRT's reference kernel rounds them once.
+/// Models of which integers may be one step off: their FULLY_CONNECTED of bytes is NNAPI's, which rounds sums
+/// in two stages where LiteRT's reference kernel rounds them once.
 const ONE_STEP: &[&str] = &["tflm_dtln_noise_suppression"];
 
 /// The operator that stands against a model, if one does.

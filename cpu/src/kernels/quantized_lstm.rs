@@ -65,8 +65,8 @@ fn run(context: &mut KernelContext<'_>, sequence: SequenceShape, rules: Rules) -
     Ok(())
 }
 
-/// The peepholes of a batch as TFLite's kernel has them: where a projection leaves fewer outputs than units, it
-/// takes only as many weights, for consecutive units of all batches of a step.
+/// The peepholes of a batch as TFLite's kernel has them: where a projection leaves fewer outputs than units,
+/// it takes only as many weights, for consecutive units of all batches of a step.
 fn peepholes(sequence: SequenceShape, batch: usize, (units, outputs): (usize, usize)) -> Peepholes {
     if outputs >= units {
         return Peepholes::of_all(units);

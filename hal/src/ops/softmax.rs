@@ -72,8 +72,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     },
 ];
 
-/// The result lies between 0 and 1: one step is 1/256 from the least value up, or of 16 bits 1/32768, or 1/65536
-/// without a sign.
+/// The result lies between 0 and 1: one step is 1/256 from the least value up, or of 16 bits 1/32768, or
+/// 1/65536 without a sign.
 fn check_softmax(context: &dyn OperationContext) -> Result<(), OpError> {
     match context.required_output(0)?.ty() {
         T::TENSOR_QUANT16_ASYMM => context.check_output_quantization(0, 1.0 / 65_536.0, 0),
