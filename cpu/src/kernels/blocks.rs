@@ -42,6 +42,13 @@ pub(super) fn steps_of(dims: &[u32]) -> [isize; MAX_AXES] {
     steps
 }
 
+/// The number of elements of an array with these dimensions, as far as it can be told: an extent of 0 makes it 0.
+pub(super) fn count_of(dims: &[u32]) -> usize {
+    dims.iter()
+        .map(|dim| *dim as usize)
+        .fold(1, usize::saturating_mul)
+}
+
 /// Copies a block with these extents, element by element in row-major order, from one layout to another.
 ///
 /// # Errors
@@ -162,7 +169,6 @@ macro_rules! by_element_size {
             1 => $function::<u8>($($argument),*),
             2 => $function::<u16>($($argument),*),
             4 => $function::<u32>($($argument),*),
-            8 => $function::<u64>($($argument),*),
             _ => Err(super::blocks::not_movable($ty)),
         }
     };
@@ -175,7 +181,7 @@ pub(super) fn not_movable(ty: OperandType) -> KernelError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, copy_block, steps_of};
+    use super::{Layout, copy_block, count_of, steps_of};
 
     #[test]
     fn blocks_keep_order_whatever_the_layouts() {
@@ -221,5 +227,11 @@ mod tests {
         assert!(copy_block(&[4], &[1, 2, 3], &line, &mut to, &line).is_err());
         assert!(copy_block(&[2], &[1, 2, 3], &Layout::new(0, &[-1]), &mut to, &line).is_err());
         assert_eq!(steps_of(&[2, 3, 4])[..3], [12, 4, 1]);
+    }
+    #[test]
+    fn an_extent_of_0_leaves_nothing_to_count() {
+        assert_eq!(count_of(&[2, 3, 4]), 24);
+        assert_eq!(count_of(&[]), 1);
+        assert_eq!(count_of(&[u32::MAX, u32::MAX, u32::MAX, 0]), 0);
     }
 }

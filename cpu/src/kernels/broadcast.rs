@@ -8,6 +8,7 @@ use std::ops::Range;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{MAX_RANK, Shape};
 
+use super::blocks::count_of;
 use super::element::Float;
 use crate::kernel::{KernelContext, KernelError};
 
@@ -346,16 +347,11 @@ pub(super) struct Lanes {
 impl Lanes {
     /// The lanes of `shape` along `axis`, which is inside its rank.
     pub(super) fn along(shape: &Shape, axis: usize) -> Lanes {
-        let product = |dims: &[u32]| {
-            dims.iter()
-                .map(|dim| *dim as usize)
-                .fold(1, usize::saturating_mul)
-        };
         let dims = shape.dims();
         Lanes {
-            outer: product(&dims[..axis.min(dims.len())]),
+            outer: count_of(&dims[..axis.min(dims.len())]),
             extent: shape.dim(axis) as usize,
-            inner: product(dims.get(axis + 1..).unwrap_or_default()),
+            inner: count_of(dims.get(axis + 1..).unwrap_or_default()),
         }
     }
 

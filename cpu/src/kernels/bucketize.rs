@@ -3,11 +3,13 @@
 use half::f16;
 use nnhal_hal::{OperationType, tflite};
 
-use super::broadcast::unary;
 use super::element::by_element;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::BUCKETIZE, bucketize)];
+
+/// Elements between two questions whether to go on.
+const BLOCK: usize = 1 << 12;
 
 fn bucketize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, {
@@ -22,18 +24,24 @@ fn count<T: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
     real: impl Fn(T) -> f32,
 ) -> Result<(), KernelError> {
-    let boundaries = context.inputs.data::<f32>(1)?;
-    unary::<T, i32>(context, |value| {
-        let value = real(value);
-        boundaries.partition_point(|boundary| value >= *boundary || value.is_nan()) as i32
-    })
+    let mut pace = context.pace();
+    let (input, boundaries) = (context.inputs.data::<T>(0)?, context.inputs.data::<f32>(1)?);
+    let output = context.outputs.data::<i32>(0)?;
+    for (counts, values) in output.chunks_mut(BLOCK).zip(input.chunks(BLOCK)) {
+        pace.work(values.len())?;
+        for (count, value) in counts.iter_mut().zip(values) {
+            let value = real(*value);
+            *count = boundaries.partition_point(|boundary| value >= *boundary || value.is_nan()) as i32;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{OperandType as T, tflite};
 
-    use crate::kernels::testing::OneOperation;
+    use crate::kernels::testing::{OneOperation, ends_by_the_deadline};
 
     fn bucketize<E: bytemuck::Pod>(ty: T, values: &[E], boundaries: &[f32]) -> Vec<i32> {
         OneOperation::new(tflite::BUCKETIZE)
@@ -54,6 +62,16 @@ mod tests {
         );
         assert_eq!(bucketize(T::TENSOR_INT32, &[-1, 0, 5], &[0.0, 4.5]), [0, 1, 2]);
         assert_eq!(bucketize(T::TENSOR_INT32, &[1], &[]), [0]);
+    }
+
+    #[test]
+    fn many_elements_end_by_the_deadline() {
+        let count = 200_000_u32;
+        let operation = OneOperation::new(tflite::BUCKETIZE)
+            .tensor(T::TENSOR_INT32, &[count], &vec![5_i32; count as usize])
+            .tensor(T::TENSOR_FLOAT32, &[2], &[0.0_f32, 4.5])
+            .output(T::TENSOR_INT32, &[]);
+        ends_by_the_deadline(operation);
     }
 
     #[test]

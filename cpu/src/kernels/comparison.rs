@@ -1,7 +1,7 @@
 //! Element-wise comparison of two operands: EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL and NOT_EQUAL.
 //!
-//! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference
-//! does.
+//! Quantised values of 8 bits are compared as the real numbers they stand for, in single precision as the HAL
+//! reference does. Those of 16 bits, which only the extension takes, are compared as stored, as in TFLite.
 
 use bytemuck::Pod;
 use half::f16;
@@ -63,8 +63,8 @@ fn compare(
             u8::from(holds(Some((left != 0).cmp(&(right != 0)))))
         }),
         _ => by_element!(context, {
-            [f32, f16, i32] => plain(context, holds),
-            [u8, i8, i16] => quantized(context, holds),
+            [f32, f16, i32, i16] => plain(context, holds),
+            [u8, i8] => quantized(context, holds),
         }),
     }
 }
@@ -126,22 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bit_steps_are_compared_as_numbers() {
+    fn sixteen_bit_steps_are_compared_as_stored() {
         let steps = |scale| Operand::new(OperandType::TENSOR_QUANT16_SYMM, &[3]).with_quantization(scale, 0);
         let of = |operation| {
             OneOperation::new(operation)
                 .operand(steps(0.5), &[-300_i16, 400, 2])
-                .operand(steps(1.0), &[-150_i16, 100, 2])
+                .operand(steps(1.0), &[-150_i16, 400, 1])
                 .output(OperandType::TENSOR_BOOL8, &[])
                 .run_one::<u8>()
                 .unwrap()
                 .1
         };
-        assert_eq!(of(tflite::EQUAL), [1, 0, 0]);
-        assert_eq!(of(tflite::NOT_EQUAL), [0, 1, 1]);
-        assert_eq!(of(tflite::GREATER), [0, 1, 0]);
-        assert_eq!(of(tflite::GREATER_EQUAL), [1, 1, 0]);
-        assert_eq!(of(tflite::LESS), [0, 0, 1]);
-        assert_eq!(of(tflite::LESS_EQUAL), [1, 0, 1]);
+        assert_eq!(of(tflite::EQUAL), [0, 1, 0]);
+        assert_eq!(of(tflite::NOT_EQUAL), [1, 0, 1]);
+        assert_eq!(of(tflite::GREATER), [0, 0, 1]);
+        assert_eq!(of(tflite::GREATER_EQUAL), [0, 1, 1]);
+        assert_eq!(of(tflite::LESS), [1, 0, 0]);
+        assert_eq!(of(tflite::LESS_EQUAL), [1, 1, 0]);
     }
 }

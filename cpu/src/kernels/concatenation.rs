@@ -4,7 +4,7 @@
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use super::element::Quant8;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
@@ -44,7 +44,7 @@ where
     if target.is_empty() {
         return Ok(());
     }
-    let inner: usize = shape.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
+    let inner = count_of(&shape.dims()[axis + 1..]);
     let period = inner * shape.dim(axis) as usize;
     let mut offset = 0;
     for number in 0..count {
@@ -78,7 +78,7 @@ fn requantize<T: Quant8>(input: &Tensor<'_>, (scale, zero_point): (f32, i32), fr
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
 
@@ -94,6 +94,21 @@ mod tests {
             .output_operand(operand(&[0, 0], 0.5, 10))
             .run_one::<u8>();
         assert_eq!(result.unwrap(), (vec![2, 3], vec![12, 10, 13, 255, 0, 255]));
+    }
+
+    #[test]
+    fn sixteen_bit_steps_must_have_one_scale() {
+        let join = |scale| {
+            let steps = |scale| Operand::new(T::TENSOR_QUANT16_SYMM, &[1]).with_quantization(scale, 0);
+            OneOperation::new(tflite::CONCATENATION)
+                .operand(steps(0.5), &[300_i16])
+                .operand(steps(scale), &[-400_i16])
+                .i32(0)
+                .output_operand(Operand::new(T::TENSOR_QUANT16_SYMM, &[2]).with_quantization(0.5, 0))
+                .run_one::<i16>()
+        };
+        assert_eq!(join(0.5).unwrap().1, [300, -400]);
+        assert!(join(0.25).unwrap_err().contains("those of input 1"));
     }
 
     fn join(axis: i32, second: &[u32]) -> Result<(Vec<u32>, Vec<f32>), String> {

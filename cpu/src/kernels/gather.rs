@@ -5,7 +5,7 @@ use nnhal_hal::ops::gather::batch_axes;
 use nnhal_hal::ops::shapes::resolve_axis;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
@@ -33,9 +33,8 @@ fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     if target.is_empty() {
         return Ok(());
     }
-    let count = |dims: &[u32]| dims.iter().map(|dim| *dim as usize).product::<usize>();
-    let run = count(&input.dims()[axis + 1..]);
-    let (picked, of_one_batch) = (count(picked), count(&input.dims()[batch..axis]));
+    let run = count_of(&input.dims()[axis + 1..]);
+    let (picked, of_one_batch) = (count_of(picked), count_of(&input.dims()[batch..axis]));
     let blocks = input.data::<T>()?.chunks_exact(extent * run);
     let results = target.chunks_exact_mut(picked * run);
     for (number, (to, from)) in results.zip(blocks).enumerate() {

@@ -51,6 +51,31 @@ fn moves_of_nothing_end_at_once() {
 }
 
 #[test]
+fn parts_that_begin_far_inside_nothing_end_at_once() {
+    let dims = &[0, MOST, MOST, MOST];
+    let on_nothing = |operation| OneOperation::new(operation).tensor::<f32>(T::TENSOR_FLOAT32, dims, &[]);
+    let most = i32::MAX;
+    let slice = [[0, 3, 0, 0], [0, most, most, most], [1; 4]];
+    let slice = slice
+        .iter()
+        .fold(on_nothing(tflite::STRIDED_SLICE), |slice, bounds| {
+            integers(slice, bounds)
+        });
+    assert_eq!(
+        dims_of(slice.i32(0).i32(0).i32(0)),
+        Ok(vec![0, MOST - 3, MOST, MOST])
+    );
+    let slice = integers(on_nothing(tflite::SLICE), &[0, 3, 0, 0]);
+    assert_eq!(
+        dims_of(integers(slice, &[-1; 4])),
+        Ok(vec![0, MOST - 3, MOST, MOST])
+    );
+    let paddings = [0, 0, 3, 0, 0, 0, 0, 0];
+    let pad = on_nothing(tflite::PAD).tensor(T::TENSOR_INT32, &[4, 2], &paddings);
+    assert_eq!(dims_of(pad), Ok(vec![0, MOST + 3, MOST, MOST]));
+}
+
+#[test]
 fn places_in_nothing_end_at_once() {
     let gather = nowhere(on_nothing(tflite::GATHER_ND), &[MOST, 0, 2]);
     assert_eq!(dims_of(gather), Ok(vec![MOST, 0, MOST]));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use nnhal_hal::ops::pad::Mirror;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use super::blocks::{Layout, by_element_size, copy_block, count_of, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -59,8 +59,7 @@ fn mirror_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<()
         let first = start(0..axis) as usize;
         // Those that have their tensor: in the places of the axes before it.
         let outer = &input.dims()[..axis];
-        let places: usize = outer.iter().map(|extent| *extent as usize).product();
-        for place in 0..places {
+        for place in 0..count_of(outer) {
             let at = first + offset_of(place, outer, &steps);
             line.mirror(&mut target[at..], skipped);
         }

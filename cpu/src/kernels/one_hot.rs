@@ -4,7 +4,7 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::tflite::filling::new_axis;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::ONE_HOT, one_hot)];
@@ -31,7 +31,7 @@ fn write<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kernel
     if target.is_empty() {
         return Ok(());
     }
-    let behind: usize = indices.dims()[axis..].iter().map(|dim| *dim as usize).product();
+    let behind = count_of(&indices.dims()[axis..]);
     let indices = indices.data::<i32>()?.chunks_exact(behind);
     for (lists, indices) in target.chunks_exact_mut(depth * behind).zip(indices) {
         for (place, row) in lists.chunks_exact_mut(behind).enumerate() {

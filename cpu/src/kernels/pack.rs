@@ -3,7 +3,7 @@
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::PACK, pack), (tflite::PACK, pack)];
@@ -25,7 +25,7 @@ fn join<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     if target.is_empty() {
         return Ok(());
     }
-    let run: usize = behind.iter().map(|extent| *extent as usize).product();
+    let run = count_of(behind);
     for number in 0..count {
         let runs = inputs.data::<T>(number + 1)?.chunks_exact(run);
         for (from, to) in runs.zip(target.chunks_exact_mut(run * count)) {

@@ -72,11 +72,12 @@ fn fill_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>, value: T) -> R
     let output = context.outputs.tensor(0)?;
     let shape = output.shape;
     let steps = steps_of(shape.dims());
+    // Too large only beside an extent of 0, and then nothing is copied.
     let start = paddings
         .chunks_exact(2)
         .zip(&steps[..MAX_RANK])
-        .map(|(around, step)| around[0] as isize * step)
-        .sum();
+        .map(|(around, step)| step.saturating_mul(around[0] as isize))
+        .fold(0, isize::saturating_add);
     let target = output.into_data::<T>()?;
     if target.len() > input.data::<T>()?.len() {
         target.fill(value);

@@ -5,7 +5,7 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::tflite::places::depth_of;
 use nnhal_hal::{OperandType, OperationType, Shape, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use super::element::not_taken;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -39,11 +39,6 @@ fn outside() -> OpError {
     OpError::operation("a place reaches outside its tensor")
 }
 
-/// The number of elements at each place. To be asked only of tensors that have elements.
-fn run_of(shape: &Shape, depth: usize) -> usize {
-    shape.dims()[depth..].iter().map(|dim| *dim as usize).product()
-}
-
 fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
     by_element_size!(ty, pick(context))
@@ -57,7 +52,7 @@ fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     if target.is_empty() {
         return Ok(());
     }
-    let run = run_of(&input.shape, depth);
+    let run = count_of(&input.dims()[depth..]);
     for (number, to) in target.chunks_exact_mut(run).enumerate() {
         let place = indices
             .get(number * depth..(number + 1) * depth)
@@ -100,7 +95,7 @@ fn add<T: bytemuck::Pod>(
     if updates.is_empty() {
         return Ok(());
     }
-    let run = run_of(&shape, depth);
+    let run = count_of(&shape.dims()[depth..]);
     for (number, from) in updates.chunks_exact(run).enumerate() {
         let place = indices
             .get(number * depth..(number + 1) * depth)

@@ -4,7 +4,7 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::tflite::sequences::axes;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::REVERSE_SEQUENCE, reverse_sequence)];
@@ -33,10 +33,9 @@ fn turn<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
         return Ok(());
     }
     let dims = input.dims();
-    let count = |dims: &[u32]| dims.iter().map(|dim| *dim as usize).product::<usize>();
-    let run = count(&dims[sequence.max(batch) + 1..]);
+    let run = count_of(&dims[sequence.max(batch) + 1..]);
     // Runs that a step along each of the two moves by.
-    let [step, batch_step] = [sequence, batch].map(|axis| count(&dims[axis + 1..]) / run);
+    let [step, batch_step] = [sequence, batch].map(|axis| count_of(&dims[axis + 1..]) / run);
     for (number, to) in target.chunks_exact_mut(run).enumerate() {
         let at = number / step % dims[sequence] as usize;
         let length = lengths.get(number / batch_step % dims[batch] as usize);

@@ -8,7 +8,7 @@ use nnhal_hal::{OperandType, OperationType, Shape, tflite};
 
 use super::element::not_taken;
 use super::topk::{fits_indices, order_of};
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::WHERE, places), (tflite::UNIQUE, unique)];
 
@@ -73,23 +73,28 @@ fn unique_of<T: bytemuck::Pod>(
     let input = context.inputs.tensor(0)?;
     fits_indices(input.shape.dim(0))?;
     let data = input.data::<T>()?;
+    let mut pace = context.pace();
     let [places, numbers] = context.scratch.carve::<i32, 2>([data.len(); 2])?;
     context.outputs.resize(1, input.shape)?;
     for (place, at) in places.iter_mut().zip(0..) {
         *place = at;
     }
     let at = |place: i32| &data[place as usize];
-    places.sort_unstable_by(|left, right| order(at(*left), at(*right)).then(left.cmp(right)));
+    let (places, numbers) = sorted(places, numbers, &mut pace, |left, right| {
+        order(at(*left), at(*right)).then(left.cmp(right))
+    })?;
     // The first of equal ones stands for all of them.
     let firsts = context.outputs.data::<i32>(1)?;
     let mut first = 0;
     for (number, place) in places.iter().enumerate() {
+        pace.work(1)?;
         let is_new = number == 0 || order(at(places[number - 1]), at(*place)) != Ordering::Equal;
         first = if is_new { *place } else { first };
         firsts[*place as usize] = first;
     }
     let mut count = 0;
     for (place, first) in (0..).zip(firsts.iter_mut()) {
+        pace.work(1)?;
         if *first == place {
             numbers[place as usize] = count;
             // Found at most as often as there are elements.
@@ -102,16 +107,55 @@ fn unique_of<T: bytemuck::Pod>(
     let [values, indices] = context.outputs.tensors([0, 1])?;
     let (values, indices) = (values.into_data::<T>()?, indices.into_data::<i32>()?);
     for (value, index) in data.iter().zip(indices).rev() {
+        pace.work(1)?;
         values[*index as usize] = *value;
     }
     Ok(())
+}
+
+/// Elements that are sorted between two questions whether to go on.
+const BLOCK: usize = 1 << 12;
+
+/// Sorts, with a spare list of the same length. Gives the sorted list and then the other one. Blocks are
+/// sorted each for itself and then merged, so that the work on long lists can be interrupted.
+fn sorted<'a>(
+    mut list: &'a mut [i32],
+    mut spare: &'a mut [i32],
+    pace: &mut Pace<'_>,
+    order: impl Fn(&i32, &i32) -> Ordering,
+) -> Result<(&'a mut [i32], &'a mut [i32]), KernelError> {
+    for block in list.chunks_mut(BLOCK) {
+        pace.work(block.len())?;
+        block.sort_unstable_by(&order);
+    }
+    let mut run = BLOCK;
+    while run < list.len() {
+        for (pair, merged) in list.chunks(2 * run).zip(spare.chunks_mut(2 * run)) {
+            let (mut left, mut right) = pair.split_at(run.min(pair.len()));
+            for to in merged {
+                pace.work(1)?;
+                let is_left = match (left.first(), right.first()) {
+                    (Some(left), Some(right)) => order(left, right).is_le(),
+                    (left, _) => left.is_some(),
+                };
+                let side = if is_left { &mut left } else { &mut right };
+                if let Some((first, rest)) = side.split_first() {
+                    *to = *first;
+                    *side = rest;
+                }
+            }
+        }
+        std::mem::swap(&mut list, &mut spare);
+        run *= 2;
+    }
+    Ok((list, spare))
 }
 
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{OperandType as T, tflite};
 
-    use crate::kernels::testing::OneOperation;
+    use crate::kernels::testing::{OneOperation, ends_by_the_deadline};
 
     #[test]
     fn places_come_in_order_with_an_index_for_each_axis() {
@@ -156,6 +200,33 @@ mod tests {
         );
         assert_eq!(unique(&[]), (vec![], vec![]));
         assert_eq!(unique(&[f32::NAN, 1.0]).1, [0, 1]);
+    }
+
+    /// So many elements, of which each seventh has the same value.
+    fn unique_of_many(count: u32) -> OneOperation {
+        let data: Vec<i32> = (0..count as i32).rev().map(|at| at % 7).collect();
+        OneOperation::new(tflite::UNIQUE)
+            .tensor(T::TENSOR_INT32, &[count], &data)
+            .output(T::TENSOR_INT32, &[0])
+            .output(T::TENSOR_INT32, &[0])
+    }
+
+    #[test]
+    fn long_lists_are_sorted_in_blocks() {
+        // Blocks of 4096: one and a bit, three and a bit, and four.
+        for count in [4_099, 12_294, 16_384] {
+            let outputs = unique_of_many(count).run().unwrap();
+            let first = (count as i32 - 1) % 7;
+            let values: Vec<i32> = (0..7).map(|at| (first - at).rem_euclid(7)).collect();
+            assert_eq!(outputs[0].data::<i32>(), values);
+            let indices: Vec<i32> = (0..count as i32).map(|at| at % 7).collect();
+            assert_eq!(outputs[1].data::<i32>(), indices);
+        }
+    }
+
+    #[test]
+    fn long_lists_end_by_the_deadline() {
+        ends_by_the_deadline(unique_of_many(200_000));
     }
 
     #[test]

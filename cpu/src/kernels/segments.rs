@@ -4,6 +4,7 @@ use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperationType, tflite};
 
+use super::blocks::count_of;
 use super::element::by_element;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -128,7 +129,7 @@ fn reduce<T: Number>(
     if rows.is_empty() {
         return Ok(());
     }
-    let run: usize = data.dims()[1..].iter().map(|dim| *dim as usize).product();
+    let run = count_of(&data.dims()[1..]);
     for (row, id) in rows.chunks_exact(run).zip(ids) {
         let Ok(id) = usize::try_from(*id) else { continue };
         for (to, from) in target[id * run..][..run].iter_mut().zip(row) {

@@ -23,9 +23,10 @@ fn take<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     let rank = input.shape.rank();
     let ranges = ranges(context.inputs.rules(), &input.shape)?;
     let mut steps = [0; MAX_RANK];
-    let mut start = 0;
+    let mut start = 0_isize;
     for ((step, range), of_one) in steps.iter_mut().zip(&ranges[..rank]).zip(steps_of(input.dims())) {
-        start += range.start as isize * of_one;
+        // Too large only beside an extent of 0, and then nothing is taken.
+        start = of_one.saturating_mul(range.start as isize).saturating_add(start);
         *step = of_one.saturating_mul(range.stride as isize);
     }
     let counts = ranges.map(|range| range.count);

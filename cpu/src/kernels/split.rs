@@ -4,7 +4,7 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::shapes::resolve_axis;
 use nnhal_hal::{OperationType, tflite};
 
-use super::blocks::by_element_size;
+use super::blocks::{by_element_size, count_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
@@ -22,7 +22,7 @@ fn clamp<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kernel
     if source.is_empty() {
         return Ok(());
     }
-    let inner: usize = input.dims()[axis..].iter().map(|dim| *dim as usize).product();
+    let inner = count_of(&input.dims()[axis..]);
     let count = context.outputs.len();
     let run = inner / count.max(1);
     if run == 0 {

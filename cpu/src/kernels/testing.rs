@@ -3,6 +3,7 @@
 //! Every input is given at run time unless the test says otherwise, so that what a kernel or a shape rule
 //! must check is not caught by model validation before.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use nnhal_hal::validate::ValidModel;
@@ -11,7 +12,7 @@ use nnhal_hal::{
     SubgraphIndex, tflite,
 };
 
-use crate::{Execution, KernelSet, Program, RunOptions};
+use crate::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOptions};
 
 /// An operation with the values of its inputs.
 pub(crate) struct OneOperation {
@@ -220,4 +221,26 @@ fn append(store: &mut Vec<u8>, bytes: &[u8]) -> DataLocation {
         offset,
         length: bytes.len() as u32,
     }
+}
+
+/// A deadline that passes after so many questions.
+struct Questions(Cell<u32>);
+
+impl Interrupt for Questions {
+    fn check(&self) -> Result<(), Interrupted> {
+        let left = self.0.get().checked_sub(1).ok_or(Interrupted::DeadlineMissed)?;
+        self.0.set(left);
+        Ok(())
+    }
+}
+
+/// The operation must ask several times whether to go on, and end when the answer is no.
+pub(crate) fn ends_by_the_deadline(operation: OneOperation) {
+    let questions = Questions(Cell::new(3));
+    let options = RunOptions {
+        interrupt: &questions,
+        ..RunOptions::default()
+    };
+    let error = operation.run_by(KernelSet::Reference, &options).unwrap_err();
+    assert_eq!(error, Interrupted::DeadlineMissed.to_string());
 }

@@ -6,6 +6,7 @@ use nnhal_hal::ops::tflite::volumes::{VolumeGeometry, geometry, transposed_geome
 use nnhal_hal::{OperationType, Shape, tflite};
 
 use super::activation_range::Activation;
+use super::blocks::count_of;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -47,7 +48,7 @@ fn run(
         (&geometry.output, &geometry.input)
     };
     let taps = geometry.windows.map(|window| window.filter as usize);
-    for place in 0..cells(places) {
+    for place in 0..count_of(&places.dims()[..4]) {
         let at = position(places, place);
         for (tap, weights) in filter.chunks_exact(inputs * results).enumerate() {
             let tap = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]];
@@ -92,15 +93,6 @@ fn run(
 
 fn outside() -> OpError {
     OpError::operation("a window reaches outside its volume")
-}
-
-/// The number of places of a volume that have channels.
-fn cells(shape: &Shape) -> usize {
-    let mut extents = shape.dims()[..4].iter().map(|extent| *extent as usize);
-    if extents.any(|extent| extent == 0) {
-        return 0;
-    }
-    shape.dims()[..4].iter().map(|extent| *extent as usize).product()
 }
 
 /// Batch, depth, height and width of a place.
@@ -217,12 +209,16 @@ mod tests {
     fn the_reverse_gives_each_place_its_share() {
         let found = transpose(&[1, 1, 1, 4, 1]).unwrap();
         assert_eq!(found, (vec![1, 1, 1, 4, 1], vec![111.0, 103.0, 122.0, 106.0]));
-        assert_eq!(transpose(&[1, 1, 1, 3, 1]).unwrap().1, [111.0, 103.0, 122.0]);
+        let found = transpose(&[1, 1, 1, 5, 1]).unwrap().1;
+        assert_eq!(found, [111.0, 103.0, 122.0, 106.0, 100.0]);
         for shape in [
             &[1, 1, 1, 4, 2][..],
             &[2, 1, 1, 4, 1],
             &[1, 1, 4, 1],
             &[1, 1, 0, 4, 1],
+            &[1, 1, 1, 3, 1],
+            &[1, 1, 1, 6, 1],
+            &[1, 2, 1, 4, 1],
         ] {
             assert!(transpose(shape).unwrap_err().contains("(outputShape)"));
         }

@@ -30,8 +30,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     shape: ShapeRule::Infer(joined),
 }];
 
-/// Requantising came with 1.2.
-fn one_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
+/// All inputs must have the scale and zero point of the output. Requantising came with 1.2.
+pub(super) fn one_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
     (0..tensors(context)).try_for_each(|input| context.check_same_quantization(input, 0))
 }
 

@@ -7,19 +7,9 @@ use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{HalVersion, OperandType as T, tflite};
 
-use super::types::with_types;
+use super::types::{ANY_MOVED, with_types};
 
 use HalVersion::{V1_2, V1_3};
-
-const CAST_TYPES: Ty = Ty::AnyOf(&[
-    (T::TENSOR_FLOAT32, V1_2),
-    (T::TENSOR_FLOAT16, V1_2),
-    (T::TENSOR_INT32, V1_2),
-    (T::TENSOR_BOOL8, V1_2),
-    (T::TENSOR_QUANT8_ASYMM, V1_2),
-    (T::TENSOR_QUANT8_ASYMM_SIGNED, V1_3),
-    (T::TENSOR_QUANT16_SYMM, V1_2),
-]);
 
 const QUANTIZE_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32, T::TENSOR_QUANT16_SYMM]),
@@ -56,8 +46,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
         operation: tflite::CAST,
         variants: &[],
-        forms: &[Form::default(&[Param::new("input", CAST_TYPES)])],
-        outputs: &[Param::new("output", CAST_TYPES)],
+        forms: &[Form::default(&[Param::new("input", ANY_MOVED)])],
+        outputs: &[Param::new("output", ANY_MOVED)],
         outputs_repeat: false,
         check: no_further_rule,
         shape: ShapeRule::Infer(same_as_input),

@@ -1,28 +1,18 @@
 //! What is found by values: TOPK_V2, UNIQUE and WHERE.
 
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
-use crate::ops::signature::{Form, Param, Rank, Ty, Variant};
+use crate::ops::signature::{Form, Param, Rank, Ty};
 use crate::ops::topk;
 use crate::{HalVersion, OperandType as T, tflite};
 
-use HalVersion::{V1_2, V1_3};
+use HalVersion::V1_2;
 
-use super::types::MOVED;
-
-/// What has an order.
-const ORDERED: &[Variant] = &[
-    Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
-    Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
-    Variant::new(V1_2, &[T::TENSOR_INT32]),
-    Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
-    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-    Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
-];
+use super::types::{MOVED, NUMBERS_AND_STEPS};
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
         operation: tflite::TOPK_V2,
-        variants: ORDERED,
+        variants: NUMBERS_AND_STEPS,
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
             Param::new("k", Ty::AnyOf(&[(T::INT32, V1_2), (T::TENSOR_INT32, V1_2)])),
@@ -31,7 +21,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     },
     OperationEntry {
         operation: tflite::UNIQUE,
-        variants: ORDERED,
+        variants: NUMBERS_AND_STEPS,
         forms: &[Form::default(
             &[Param::new("input", Ty::Var(0)).rank(Rank::Is(1))],
         )],

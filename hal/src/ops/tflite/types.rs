@@ -1,7 +1,7 @@
 //! Lists of types that operations of the extension share, and entries made of them.
 
 use crate::ops::operation_entry::OperationEntry;
-use crate::ops::signature::Variant;
+use crate::ops::signature::{Ty, Variant};
 use crate::{HalVersion, OperandType as T, OperationType};
 
 use HalVersion::{V1_2, V1_3};
@@ -56,6 +56,20 @@ pub(super) const MOVED: &[Variant] = &[
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
     Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
 ];
+
+/// The types of [`MOVED`] with their versions.
+const MOVED_TYPES: [(T, HalVersion); MOVED.len()] = {
+    let mut types = [(T::TENSOR_FLOAT32, V1_2); MOVED.len()];
+    let mut index = 0;
+    while index < types.len() {
+        types[index] = (MOVED[index].types[0], MOVED[index].since);
+        index += 1;
+    }
+    types
+};
+
+/// Any type of [`MOVED`], whatever the other arguments are.
+pub(super) const ANY_MOVED: Ty = Ty::AnyOf(&MOVED_TYPES);
 
 /// Steps of 16 bits.
 pub(super) const SIXTEEN_BIT: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];

@@ -111,7 +111,8 @@ pub fn geometry(context: &dyn OperationContext) -> Result<VolumeGeometry, ShapeI
 }
 
 /// The geometry of CONV_3D_TRANSPOSE, whose filter is `[depth, height, width, output channels, input
-/// channels]`. The window slides over the output, which has the dimensions that the last input holds.
+/// channels]`. The window slides over the output, which has the dimensions that the last input holds. It must
+/// have as many places there as the input has.
 pub fn transposed_geometry(context: &dyn OperationContext) -> Result<VolumeGeometry, ShapeIssue> {
     let (input, filter) = (volume_at(context, 0)?, volume_at(context, 1)?);
     check_channels(context, &filter, (4, input.dim(4)), filter.dim(3))?;
@@ -125,10 +126,22 @@ pub fn transposed_geometry(context: &dyn OperationContext) -> Result<VolumeGeome
         );
         return Err(OpError::input(11, message).into());
     }
+    let windows = windows(context, &output, &filter)?;
+    for (axis, window) in (1..).zip(&windows) {
+        let places = window.output_extent(output.dim(axis))?;
+        if places != input.dim(axis) {
+            let message = format!(
+                "(outputShape) is {output:?}, over which the window has {places} places along axis {axis}, \
+                 must have {} as input 0",
+                input.dim(axis)
+            );
+            return Err(OpError::input(11, message).into());
+        }
+    }
     Ok(VolumeGeometry {
         input,
         output,
-        windows: windows(context, &output, &filter)?,
+        windows,
     })
 }
 
