@@ -5,7 +5,8 @@
 //! extension is told by its number alone, as those of NNAPI are.
 //!
 //! There are two kinds of operations. Some NNAPI lacks. Others NNAPI has for fewer types or ranks; these have
-//! its operation's number, arguments and meaning, and [`wider`] finds them.
+//! its operation's number, and its arguments and meaning except where their description says otherwise.
+//! [`wider`] finds them.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ operations! {
     ADD = of(OperationType::ADD);
     /// AVERAGE_POOL_2D of 16-bit steps.
     AVERAGE_POOL_2D = of(OperationType::AVERAGE_POOL_2D);
-    /// CONCATENATION of any type that tensors have, up to rank 8.
+    /// CONCATENATION of any type that tensors have, up to rank 8; 16-bit steps must all have one scale.
     CONCATENATION = of(OperationType::CONCATENATION);
     /// CONV_2D of 16-bit steps, with a filter of signed bytes.
     CONV_2D = of(OperationType::CONV_2D);
@@ -89,35 +90,35 @@ operations! {
     PAD = of(OperationType::PAD);
     /// SQUEEZE of any type that tensors have, up to rank 8.
     SQUEEZE = of(OperationType::SQUEEZE);
-    /// STRIDED_SLICE of any type that tensors have, up to rank 8; axes behind the bounds are taken whole.
+    /// STRIDED_SLICE of any type; axes behind the bounds are whole, and a last flag counts ends from begins.
     STRIDED_SLICE = of(OperationType::STRIDED_SLICE);
     /// SUB, also of 16-bit steps, of integers with an activation, up to rank 8.
     SUB = of(OperationType::SUB);
     /// TRANSPOSE of any type that tensors have, up to rank 8.
     TRANSPOSE = of(OperationType::TRANSPOSE);
-    /// CAST between all types of numbers and truth values. Integers beyond the output's type wrap.
+    /// CAST between all types, quantized elements as stored; integers beyond the output's type wrap.
     CAST = of(OperationType::CAST);
-    /// EQUAL, also of 16-bit steps.
+    /// EQUAL, also of 16-bit steps, which count as stored.
     EQUAL = of(OperationType::EQUAL);
     /// EXP of 16-bit steps.
     EXP = of(OperationType::EXP);
     /// EXPAND_DIMS of any type that tensors have, up to rank 8.
     EXPAND_DIMS = of(OperationType::EXPAND_DIMS);
-    /// GATHER of any type that tensors have, for each element of the axes that input and indices share.
+    /// GATHER of any type; a last argument may say how many first axes input and indices share.
     GATHER = of(OperationType::GATHER);
-    /// GREATER, also of 16-bit steps.
+    /// GREATER, also of 16-bit steps, which count as stored.
     GREATER = of(OperationType::GREATER);
-    /// GREATER_EQUAL, also of 16-bit steps.
+    /// GREATER_EQUAL, also of 16-bit steps, which count as stored.
     GREATER_EQUAL = of(OperationType::GREATER_EQUAL);
-    /// LESS, also of 16-bit steps.
+    /// LESS, also of 16-bit steps, which count as stored.
     LESS = of(OperationType::LESS);
-    /// LESS_EQUAL, also of 16-bit steps.
+    /// LESS_EQUAL, also of 16-bit steps, which count as stored.
     LESS_EQUAL = of(OperationType::LESS_EQUAL);
     /// MAXIMUM, also of 16-bit steps.
     MAXIMUM = of(OperationType::MAXIMUM);
     /// MINIMUM, also of 16-bit steps.
     MINIMUM = of(OperationType::MINIMUM);
-    /// NOT_EQUAL, also of 16-bit steps.
+    /// NOT_EQUAL, also of 16-bit steps, which count as stored.
     NOT_EQUAL = of(OperationType::NOT_EQUAL);
     /// PAD_V2 of any type that tensors have, up to rank 8.
     PAD_V2 = of(OperationType::PAD_V2);
@@ -147,11 +148,11 @@ operations! {
     SPLIT = of(OperationType::SPLIT);
     /// TILE of any type that tensors have.
     TILE = of(OperationType::TILE);
-    /// TOPK_V2 of any type that has an order; of equal elements the one with the smaller index comes first.
+    /// TOPK_V2 of any type that has an order; the first of equals comes first, and k may be a tensor.
     TOPK_V2 = of(OperationType::TOPK_V2);
     /// TRANSPOSE_CONV_2D of 16-bit steps, with a filter of signed bytes.
     TRANSPOSE_CONV_2D = of(OperationType::TRANSPOSE_CONV_2D);
-    /// FILL of any type that tensors have, with a tensor of one element.
+    /// FILL of any type that tensors have; the value is a tensor of one element.
     FILL = of(OperationType::FILL);
     /// BATCH_MATMUL of 16-bit steps.
     BATCH_MATMUL = of(OperationType::BATCH_MATMUL);

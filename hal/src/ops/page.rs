@@ -40,7 +40,8 @@ const EXTENSION_HEAD: &str = "
 # The extension org.nnhal.tflite
 
 What TFLite's CPU runtime computes and NNAPI has no operation for, or not for these types and ranks. Both CPU devices
-have the extension. An operation that NNAPI has too keeps its number, arguments and meaning.
+have the extension. An operation that NNAPI has too keeps its number, and its arguments and meaning except where
+its description says otherwise.
 
 | operation | number | types of the result | output shape | what it does |
 |---|--:|---|---|---|
