@@ -42,7 +42,8 @@ pub(super) fn steps_of(dims: &[u32]) -> [isize; MAX_AXES] {
     steps
 }
 
-/// The number of elements of an array with these dimensions, as far as it can be told: an extent of 0 makes it 0.
+/// The number of elements of an array with these dimensions, as far as it can be told: an extent of 0 makes
+/// it 0.
 pub(super) fn count_of(dims: &[u32]) -> usize {
     dims.iter()
         .map(|dim| *dim as usize)
