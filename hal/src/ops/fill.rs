@@ -9,25 +9,23 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::V1_3;
 
-pub(super) const FILL: OperationEntry = OperationEntry {
-    operation: OperationType::FILL,
-    variants: &[
-        Variant::new(V1_3, &[T::FLOAT32, T::TENSOR_FLOAT32]),
-        Variant::new(V1_3, &[T::FLOAT16, T::TENSOR_FLOAT16]),
-        Variant::new(V1_3, &[T::INT32, T::TENSOR_INT32]),
-    ],
-    forms: &[Form::default(&[
-        Param::new("dims", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
-        Param::new("value", Ty::Var(0)),
-    ])],
-    outputs: &[Param::new("output", Ty::Var(1))],
-    outputs_repeat: false,
-    check: no_further_rule,
-    shape: ShapeRule::Infer(filled),
-};
-
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    FILL,
+    OperationEntry {
+        operation: OperationType::FILL,
+        variants: &[
+            Variant::new(V1_3, &[T::FLOAT32, T::TENSOR_FLOAT32]),
+            Variant::new(V1_3, &[T::FLOAT16, T::TENSOR_FLOAT16]),
+            Variant::new(V1_3, &[T::INT32, T::TENSOR_INT32]),
+        ],
+        forms: &[Form::default(&[
+            Param::new("dims", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
+            Param::new("value", Ty::Var(0)),
+        ])],
+        outputs: &[Param::new("output", Ty::Var(1))],
+        outputs_repeat: false,
+        check: no_further_rule,
+        shape: ShapeRule::Infer(filled),
+    },
     OperationEntry {
         operation: OperationType::RANK,
         variants: &[

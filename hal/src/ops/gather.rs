@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 
-pub(super) const ENTRIES: &[OperationEntry] = &[GATHER];
-
-pub(super) const GATHER: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::GATHER,
     variants: &[
         Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
@@ -29,7 +27,7 @@ pub(super) const GATHER: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check: keeps_quantization,
     shape: ShapeRule::Infer(gathered),
-};
+}];
 
 /// How many of the first axes input and indices share. The extension's operation says it; NNAPI's shares
 /// none.

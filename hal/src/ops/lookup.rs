@@ -11,31 +11,25 @@ use HalVersion::{V1_0, V1_2, V1_3};
 
 const OUTPUT: Param = Param::new("output", Ty::Var(0));
 
-const fn vector(name: &'static str) -> Param {
-    Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
-}
-
-pub(super) const EMBEDDING_LOOKUP: OperationEntry = OperationEntry {
-    operation: OperationType::EMBEDDING_LOOKUP,
-    variants: &[
-        Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
-        Variant::new(V1_3, &[T::TENSOR_FLOAT16]),
-        Variant::new(V1_2, &[T::TENSOR_INT32]),
-        Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
-        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-    ],
-    forms: &[Form::default(&[
-        vector("lookups"),
-        Param::new("values", Ty::Var(0)).rank(Rank::Between(2, crate::MAX_RANK)),
-    ])],
-    outputs: &[OUTPUT],
-    outputs_repeat: false,
-    check: |context| context.check_same_quantization(1, 0),
-    shape: ShapeRule::Infer(embeddings),
-};
-
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    EMBEDDING_LOOKUP,
+    OperationEntry {
+        operation: OperationType::EMBEDDING_LOOKUP,
+        variants: &[
+            Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
+            Variant::new(V1_3, &[T::TENSOR_FLOAT16]),
+            Variant::new(V1_2, &[T::TENSOR_INT32]),
+            Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+        ],
+        forms: &[Form::default(&[
+            Param::integers("lookups"),
+            Param::new("values", Ty::Var(0)).rank(Rank::Between(2, crate::MAX_RANK)),
+        ])],
+        outputs: &[OUTPUT],
+        outputs_repeat: false,
+        check: |context| context.check_same_quantization(1, 0),
+        shape: ShapeRule::Infer(embeddings),
+    },
     OperationEntry {
         operation: OperationType::HASHTABLE_LOOKUP,
         variants: &[
@@ -44,8 +38,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
             Variant::new(V1_0, &[T::TENSOR_QUANT8_ASYMM]),
         ],
         forms: &[Form::default(&[
-            vector("lookups"),
-            vector("keys"),
+            Param::integers("lookups"),
+            Param::integers("keys"),
             // The HAL text asks for rank 2 and above, its reference also takes single values.
             Param::new("values", Ty::Var(0)),
         ])],

@@ -7,11 +7,11 @@ use super::lstm_cell::{CellInputs, CellShape, Gate};
 use super::operation_entry::{OperationEntry, ShapeRule};
 use super::recurrent::{
     SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_activation, check_bound, expect_dims,
-    expect_output_count, join, matrix, presence, sequence, vector,
+    expect_output_count, matrix, presence, sequence, vector,
 };
 use super::rnn::{Linking, merged_values};
 use super::shapes::{set, shape_of};
-use super::signature::{Form, Param, Ty};
+use super::signature::{Form, Param, Ty, join};
 
 use HalVersion::{V1_2, V1_3};
 

@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::Level6;
 
-pub(super) const ENTRIES: &[OperationEntry] = &[PACK];
-
-pub(super) const PACK: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::PACK,
     variants: &[
         Variant::new(Level6, &[T::TENSOR_FLOAT32]),
@@ -30,7 +28,7 @@ pub(super) const PACK: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check,
     shape: ShapeRule::Infer(packed),
-};
+}];
 
 /// One scale and zero point, one rank, and an axis within that of the output.
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {

@@ -38,45 +38,43 @@ const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, 4));
 pub(super) const PADDINGS: Param = Param::new("paddings", Ty::Is(T::TENSOR_INT32)).late_rank(Rank::Is(2));
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
-pub(super) const ENTRIES: &[OperationEntry] = &[PAD, PAD_V2, MIRROR_PAD];
-
-pub(super) const PAD: OperationEntry = OperationEntry {
-    operation: OperationType::PAD,
-    variants: PAD_TYPES,
-    forms: &[Form::default(&[INPUT, PADDINGS])],
-    outputs: OUTPUT,
-    outputs_repeat: false,
-    check: keeps_quantization,
-    shape: ShapeRule::Infer(padded),
-};
-
-pub(super) const PAD_V2: OperationEntry = OperationEntry {
-    operation: OperationType::PAD_V2,
-    variants: PAD_V2_TYPES,
-    forms: &[Form::default(&[
-        INPUT,
-        PADDINGS,
-        Param::new("pad_value", Ty::Var(1)),
-    ])],
-    outputs: OUTPUT,
-    outputs_repeat: false,
-    check: check_pad_v2,
-    shape: ShapeRule::Infer(padded),
-};
-
-pub(super) const MIRROR_PAD: OperationEntry = OperationEntry {
-    operation: OperationType::MIRROR_PAD,
-    variants: MIRROR_PAD_TYPES,
-    forms: &[Form::default(&[
-        Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK)),
-        Param::new("paddings", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2)),
-        Param::scalar("mode", T::INT32),
-    ])],
-    outputs: OUTPUT,
-    outputs_repeat: false,
-    check: check_mirror_pad,
-    shape: ShapeRule::Infer(mirrored),
-};
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: OperationType::PAD,
+        variants: PAD_TYPES,
+        forms: &[Form::default(&[INPUT, PADDINGS])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: keeps_quantization,
+        shape: ShapeRule::Infer(padded),
+    },
+    OperationEntry {
+        operation: OperationType::PAD_V2,
+        variants: PAD_V2_TYPES,
+        forms: &[Form::default(&[
+            INPUT,
+            PADDINGS,
+            Param::new("pad_value", Ty::Var(1)),
+        ])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: check_pad_v2,
+        shape: ShapeRule::Infer(padded),
+    },
+    OperationEntry {
+        operation: OperationType::MIRROR_PAD,
+        variants: MIRROR_PAD_TYPES,
+        forms: &[Form::default(&[
+            Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK)),
+            Param::new("paddings", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2)),
+            Param::scalar("mode", T::INT32),
+        ])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: check_mirror_pad,
+        shape: ShapeRule::Infer(mirrored),
+    },
+];
 
 /// Before 1.2 the HAL does not say what fills a quantised tensor; only with zero point 0 there is no choice.
 pub(super) fn zero_means_zero(context: &dyn OperationContext) -> Result<(), OpError> {

@@ -45,23 +45,6 @@ pub(super) const fn sequence(name: &'static str) -> Param {
     Param::new(name, Ty::Var(0)).late_rank(Rank::Is(3))
 }
 
-/// One list of parameters out of several. `N` must be their total.
-pub(super) const fn join<const N: usize>(lists: &[&[Param]]) -> [Param; N] {
-    let mut all = [lists[0][0]; N];
-    let (mut list, mut at) = (0, 0);
-    while list < lists.len() {
-        let mut index = 0;
-        while index < lists[list].len() {
-            all[at] = lists[list][index];
-            at += 1;
-            index += 1;
-        }
-        list += 1;
-    }
-    assert!(at == N);
-    all
-}
-
 /// Whether an optional input has a value; `None` if only the request tells.
 pub fn presence(context: &dyn OperationContext, input: usize) -> Option<bool> {
     match context.input(input) {

@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::Level7;
 
-pub(super) const ENTRIES: &[OperationEntry] = &[REVERSE];
-
-pub(super) const REVERSE: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::REVERSE,
     variants: &[
         Variant::new(Level7, &[T::TENSOR_FLOAT32]),
@@ -28,7 +26,7 @@ pub(super) const REVERSE: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check,
     shape: ShapeRule::Infer(reversed),
-};
+}];
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
     keeps_quantization(context)?;

@@ -131,6 +131,12 @@ impl Param {
         Param::new(name, Ty::Is(ty))
     }
 
+    /// A required list of 32-bit integers.
+    #[must_use]
+    pub const fn integers(name: &'static str) -> Param {
+        Param::new(name, Ty::Is(OperandType::TENSOR_INT32)).rank(Rank::Is(1))
+    }
+
     /// The same, with this rank.
     #[must_use]
     pub const fn rank(mut self, rank: Rank) -> Param {
@@ -173,6 +179,23 @@ impl Param {
         self.presence = Presence::Repeated;
         self
     }
+}
+
+/// One list of parameters out of several. `N` must be their total.
+pub(super) const fn join<const N: usize>(lists: &[&[Param]]) -> [Param; N] {
+    let mut all = [lists[0][0]; N];
+    let (mut list, mut at) = (0, 0);
+    while list < lists.len() {
+        let mut index = 0;
+        while index < lists[list].len() {
+            all[at] = lists[list][index];
+            at += 1;
+            index += 1;
+        }
+        list += 1;
+    }
+    assert!(at == N);
+    all
 }
 
 /// A rule between operands. What is not known yet is no violation.

@@ -9,53 +9,52 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_1, V1_2, V1_3};
 
-pub(super) const fn vector(name: &'static str) -> Param {
-    Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
-}
-
 const INPUT: Param = Param::new("input", Ty::Var(0));
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
-pub(super) const ENTRIES: &[OperationEntry] = &[SLICE, STRIDED_SLICE];
-
-pub(super) const SLICE: OperationEntry = OperationEntry {
-    operation: OperationType::SLICE,
-    variants: &[
-        Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
-        Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
-        Variant::new(V1_2, &[T::TENSOR_INT32]),
-        Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
-        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-    ],
-    forms: &[Form::default(&[INPUT, vector("begin"), vector("size")])],
-    outputs: OUTPUT,
-    outputs_repeat: false,
-    check: keeps_quantization,
-    shape: ShapeRule::Infer(sliced),
-};
-
-pub(super) const STRIDED_SLICE: OperationEntry = OperationEntry {
-    operation: OperationType::STRIDED_SLICE,
-    variants: &[
-        Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
-        Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
-        Variant::new(V1_1, &[T::TENSOR_QUANT8_ASYMM]),
-        Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
-    ],
-    forms: &[Form::default(&[
-        INPUT.rank(Rank::Between(1, 4)),
-        vector("begin"),
-        vector("end"),
-        vector("strides"),
-        Param::scalar("begin_mask", T::INT32),
-        Param::scalar("end_mask", T::INT32),
-        Param::scalar("shrink_axis_mask", T::INT32),
-    ])],
-    outputs: OUTPUT,
-    outputs_repeat: false,
-    check: keeps_quantization,
-    shape: ShapeRule::Infer(strided),
-};
+pub(super) const ENTRIES: &[OperationEntry] = &[
+    OperationEntry {
+        operation: OperationType::SLICE,
+        variants: &[
+            Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
+            Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+            Variant::new(V1_2, &[T::TENSOR_INT32]),
+            Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
+            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+        ],
+        forms: &[Form::default(&[
+            INPUT,
+            Param::integers("begin"),
+            Param::integers("size"),
+        ])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: keeps_quantization,
+        shape: ShapeRule::Infer(sliced),
+    },
+    OperationEntry {
+        operation: OperationType::STRIDED_SLICE,
+        variants: &[
+            Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
+            Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+            Variant::new(V1_1, &[T::TENSOR_QUANT8_ASYMM]),
+            Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+        ],
+        forms: &[Form::default(&[
+            INPUT.rank(Rank::Between(1, 4)),
+            Param::integers("begin"),
+            Param::integers("end"),
+            Param::integers("strides"),
+            Param::scalar("begin_mask", T::INT32),
+            Param::scalar("end_mask", T::INT32),
+            Param::scalar("shrink_axis_mask", T::INT32),
+        ])],
+        outputs: OUTPUT,
+        outputs_repeat: false,
+        check: keeps_quantization,
+        shape: ShapeRule::Infer(strided),
+    },
+];
 
 /// The elements that a slice takes along one axis: `count` of them from `start` on, `stride` apart. All lie
 /// inside the axis.

@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 
-pub(super) const ENTRIES: &[OperationEntry] = &[SPLIT];
-
-pub(super) const SPLIT: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::SPLIT,
     variants: &[
         Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
@@ -29,7 +27,7 @@ pub(super) const SPLIT: OperationEntry = OperationEntry {
     outputs_repeat: true,
     check: check_parts,
     shape: ShapeRule::Infer(parts),
-};
+}];
 
 fn check_parts(context: &dyn OperationContext) -> Result<(), OpError> {
     keeps_quantization(context)?;

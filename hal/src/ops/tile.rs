@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 
-pub(super) const ENTRIES: &[OperationEntry] = &[TILE];
-
-pub(super) const TILE: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::TILE,
     variants: &[
         Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
@@ -28,7 +26,7 @@ pub(super) const TILE: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check: keeps_quantization,
     shape: ShapeRule::Infer(tiled),
-};
+}];
 
 /// Each extent times its element of input 1.
 fn tiled(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {

@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 
-pub(super) const ENTRIES: &[OperationEntry] = &[TOPK_V2];
-
-pub(super) const TOPK_V2: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::TOPK_V2,
     variants: &[
         Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
@@ -31,7 +29,7 @@ pub(super) const TOPK_V2: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check: same_quantization,
     shape: ShapeRule::Infer(topk_shape),
-};
+}];
 
 fn same_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
     context.check_same_quantization(0, 0)

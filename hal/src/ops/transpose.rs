@@ -9,9 +9,7 @@ use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_1, V1_2, V1_3};
 
-pub(super) const ENTRIES: &[OperationEntry] = &[TRANSPOSE];
-
-pub(super) const TRANSPOSE: OperationEntry = OperationEntry {
+pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::TRANSPOSE,
     variants: &[
         Variant::new(V1_1, &[T::TENSOR_FLOAT32]),
@@ -29,7 +27,7 @@ pub(super) const TRANSPOSE: OperationEntry = OperationEntry {
     outputs_repeat: false,
     check: keeps_quantization,
     shape: ShapeRule::Infer(transposed),
-};
+}];
 
 /// For each axis of the output of TRANSPOSE, the axis of its input 0, which has rank `rank`. Without input 1
 /// the order is reversed (HAL text; the HAL's reference knows this for rank 2 only).

@@ -1,14 +1,11 @@
 //! SELECT with broadcasting, and comparisons of more types.
 
-use crate::ops::comparison;
-use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use crate::ops::operation_entry::{OperationEntry, ShapeRule};
 use crate::ops::shapes::{broadcast, set};
-use crate::ops::signature::{Form, Param, Ty};
-use crate::ops::{OperationContext, ShapeIssue};
-use crate::{OperandType as T, OperationType, Shape, tflite};
+use crate::ops::{OperationContext, ShapeIssue, comparison, select};
+use crate::{OperationType, Shape, tflite};
 
-use super::types::MOVED;
-use super::types::with_types;
+use super::types::{MOVED, with_types};
 
 const fn compared(operation: OperationType) -> OperationEntry {
     with_types(comparison::ENTRIES, operation, MOVED)
@@ -22,17 +19,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     compared(tflite::LESS_EQUAL),
     compared(tflite::NOT_EQUAL),
     OperationEntry {
-        operation: tflite::SELECT,
-        variants: MOVED,
-        forms: &[Form::default(&[
-            Param::new("condition", Ty::Is(T::TENSOR_BOOL8)),
-            Param::new("input1", Ty::Var(0)),
-            Param::new("input2", Ty::Var(0)),
-        ])],
-        outputs: &[Param::new("output", Ty::Var(0))],
-        outputs_repeat: false,
-        check: no_further_rule,
         shape: ShapeRule::Infer(broadcast_of_three),
+        ..with_types(select::ENTRIES, tflite::SELECT, MOVED)
     },
 ];
 

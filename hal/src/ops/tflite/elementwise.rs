@@ -6,8 +6,7 @@ use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{OperandType as T, OperationType, tflite};
 
-use super::types::with_types;
-use super::types::{FLOATS, FLOATS_AND_STEPS, NUMBERS, SIXTEEN_BIT};
+use super::types::{FLOATS, FLOATS_AND_STEPS, NUMBERS, SIXTEEN_BIT, with_types};
 
 const INPUT: &[Form] = &[Form::default(&[Param::new("input", Ty::Var(0))])];
 

@@ -5,26 +5,29 @@ use crate::ops::fill;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use crate::ops::shapes::{broadcast, chained, set};
 use crate::ops::signature::{Form, Param, Ty};
-use crate::ops::slice::vector;
 use crate::{OperandType as T, Shape, tflite};
 
-use super::types::MOVED;
+use super::types::{MOVED, with_types};
 
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
-        variants: MOVED,
-        forms: &[Form::default(&[vector("dims"), Param::new("value", Ty::Var(0))])],
-        operation: tflite::FILL,
+        forms: &[Form::default(&[
+            Param::integers("dims"),
+            Param::new("value", Ty::Var(0)),
+        ])],
         outputs: OUTPUT,
         check: |context| context.check_same_quantization(1, 0),
-        ..fill::FILL
+        ..with_types(fill::ENTRIES, tflite::FILL, MOVED)
     },
     OperationEntry {
         operation: tflite::BROADCAST_TO,
         variants: MOVED,
-        forms: &[Form::default(&[Param::new("input", Ty::Var(0)), vector("shape")])],
+        forms: &[Form::default(&[
+            Param::new("input", Ty::Var(0)),
+            Param::integers("shape"),
+        ])],
         outputs: OUTPUT,
         outputs_repeat: false,
         check: keeps_quantization,

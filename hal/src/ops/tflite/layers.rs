@@ -10,8 +10,7 @@ use crate::{HalVersion, OperandType as T, tflite};
 
 use HalVersion::{V1_2, V1_3};
 
-use super::types::SIXTEEN_BIT;
-use super::types::with_types;
+use super::types::{SIXTEEN_BIT, with_types};
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     with_types(pooling::ENTRIES, tflite::AVERAGE_POOL_2D, SIXTEEN_BIT),

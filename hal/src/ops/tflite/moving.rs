@@ -3,13 +3,12 @@
 use crate::ops::operation_entry::OperationEntry;
 use crate::ops::pad::PADDINGS;
 use crate::ops::signature::{Form, Param, Rank, Ty, Variant};
-use crate::ops::slice::vector;
 use crate::ops::{gather, lookup, pack, pad, reverse, slice, split, tile, transpose};
 use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, tflite};
 
 use HalVersion::{V1_2, V1_3};
 
-use super::types::MOVED;
+use super::types::{MOVED, with_types};
 
 const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK));
 
@@ -26,41 +25,35 @@ const PAD_V2_TYPES: &[Variant] = &[
 ];
 
 /// An operation of NNAPI for every type.
-const fn moving(operation: OperationType, narrow: OperationEntry) -> OperationEntry {
-    OperationEntry {
-        operation,
-        variants: MOVED,
-        ..narrow
-    }
+const fn moving(family: &'static [OperationEntry], operation: OperationType) -> OperationEntry {
+    with_types(family, operation, MOVED)
 }
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    moving(tflite::EMBEDDING_LOOKUP, lookup::EMBEDDING_LOOKUP),
+    moving(lookup::ENTRIES, tflite::EMBEDDING_LOOKUP),
     OperationEntry {
         forms: &[Form::default(&[INPUT, PADDINGS])],
-        ..moving(tflite::PAD, pad::PAD)
+        ..moving(pad::ENTRIES, tflite::PAD)
     },
     OperationEntry {
         forms: &[Form::default(&[
             INPUT,
-            vector("begin"),
-            vector("end"),
-            vector("strides"),
+            Param::integers("begin"),
+            Param::integers("end"),
+            Param::integers("strides"),
             Param::scalar("begin_mask", T::INT32),
             Param::scalar("end_mask", T::INT32),
             Param::scalar("shrink_axis_mask", T::INT32),
             Param::scalar("from_begin", T::BOOL).trailing(V1_2),
         ])],
-        ..moving(tflite::STRIDED_SLICE, slice::STRIDED_SLICE)
+        ..moving(slice::ENTRIES, tflite::STRIDED_SLICE)
     },
     OperationEntry {
         forms: &[Form::default(&[
             INPUT,
-            Param::new("permutation", Ty::Is(T::TENSOR_INT32))
-                .rank(Rank::Is(1))
-                .omissible(),
+            Param::integers("permutation").omissible(),
         ])],
-        ..moving(tflite::TRANSPOSE, transpose::TRANSPOSE)
+        ..moving(transpose::ENTRIES, tflite::TRANSPOSE)
     },
     OperationEntry {
         forms: &[Form::default(&[
@@ -69,7 +62,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
             Param::new("indices", Ty::Is(T::TENSOR_INT32)),
             Param::scalar("batch_dims", T::INT32).trailing(V1_2),
         ])],
-        ..moving(tflite::GATHER, gather::GATHER)
+        ..moving(gather::ENTRIES, tflite::GATHER)
     },
     OperationEntry {
         variants: PAD_V2_TYPES,
@@ -78,12 +71,12 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
             PADDINGS,
             Param::new("pad_value", Ty::Var(1)),
         ])],
-        ..moving(tflite::PAD_V2, pad::PAD_V2)
+        ..moving(pad::ENTRIES, tflite::PAD_V2)
     },
-    moving(tflite::SLICE, slice::SLICE),
-    moving(tflite::SPLIT, split::SPLIT),
-    moving(tflite::TILE, tile::TILE),
-    moving(tflite::PACK, pack::PACK),
-    moving(tflite::MIRROR_PAD, pad::MIRROR_PAD),
-    moving(tflite::REVERSE, reverse::REVERSE),
+    moving(slice::ENTRIES, tflite::SLICE),
+    moving(split::ENTRIES, tflite::SPLIT),
+    moving(tile::ENTRIES, tflite::TILE),
+    moving(pack::ENTRIES, tflite::PACK),
+    moving(pad::ENTRIES, tflite::MIRROR_PAD),
+    moving(reverse::ENTRIES, tflite::REVERSE),
 ];

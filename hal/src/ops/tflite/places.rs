@@ -6,7 +6,6 @@ use crate::ops::fill::shape_in;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use crate::ops::shapes::{chained, set};
 use crate::ops::signature::{Form, Param, Rank, Ty};
-use crate::ops::slice::vector;
 use crate::{OperandType as T, Shape, tflite};
 
 use super::types::MOVED;
@@ -31,7 +30,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
             Param::new("update", Ty::Var(0)),
-            vector("start"),
+            Param::integers("start"),
         ])],
         outputs: OUTPUT,
         outputs_repeat: false,
@@ -47,7 +46,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         forms: &[Form::default(&[
             INDICES,
             Param::new("updates", Ty::Var(0)),
-            vector("shape"),
+            Param::integers("shape"),
         ])],
         outputs: OUTPUT,
         outputs_repeat: false,
@@ -59,7 +58,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         variants: MOVED,
         forms: &[Form::default(&[
             INDICES.rank(Rank::Between(1, 2)),
-            vector("shape"),
+            Param::integers("shape"),
             Param::new("values", Ty::Var(0)).rank(Rank::Is(1)),
             Param::new("default", Ty::Var(0)),
         ])],

@@ -3,9 +3,9 @@
 use crate::ops::context::{OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule};
 use crate::ops::quantized_lstm::{self, TIME_MAJOR, set_states, tensor};
-use crate::ops::recurrent::{SequenceShape, check_code, join};
+use crate::ops::recurrent::{SequenceShape, check_code};
 use crate::ops::shapes::{set, shape_of};
-use crate::ops::signature::{Form, Param, Rank};
+use crate::ops::signature::{Form, Param, Rank, join};
 use crate::ops::svdf;
 use crate::{OperandType as T, Shape, tflite};
 

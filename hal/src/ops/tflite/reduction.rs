@@ -2,16 +2,15 @@
 
 use crate::ops::operation_entry::{OperationEntry, no_further_rule};
 use crate::ops::reduction;
-use crate::ops::signature::{Form, Param, Rank, Ty, Variant};
+use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::{HalVersion, OperandType as T, OperationType, tflite};
 
 use HalVersion::V1_2;
 
-use super::types::with_types;
-use super::types::{NUMBERS, NUMBERS_AND_STEPS};
+use super::types::{NUMBERS, NUMBERS_AND_STEPS, with_types};
 
 const INPUT: Param = Param::new("input", Ty::Var(0));
-const AXES: Param = Param::new("axes", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1));
+const AXES: Param = Param::integers("axes");
 
 const REDUCE: &[Form] = &[Form::default(&[INPUT, AXES, Param::scalar("keep_dims", T::BOOL)])];
 

@@ -2,11 +2,10 @@
 
 use crate::ops::operation_entry::OperationEntry;
 use crate::ops::reshape;
-use crate::ops::signature::{Form, Param, Rank, Ty};
+use crate::ops::signature::{Form, Param, Ty};
 use crate::{OperandType as T, OperationType, tflite};
 
-use super::types::MOVED;
-use super::types::with_types;
+use super::types::{MOVED, with_types};
 
 const INPUT: Param = Param::new("input", Ty::Var(0));
 
@@ -20,19 +19,11 @@ const fn moved(operation: OperationType, forms: &'static [Form]) -> OperationEnt
 pub(super) const ENTRIES: &[OperationEntry] = &[
     moved(
         tflite::RESHAPE,
-        &[Form::default(&[
-            INPUT,
-            Param::new("shape", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
-        ])],
+        &[Form::default(&[INPUT, Param::integers("shape")])],
     ),
     moved(
         tflite::SQUEEZE,
-        &[Form::default(&[
-            INPUT,
-            Param::new("axes", Ty::Is(T::TENSOR_INT32))
-                .rank(Rank::Is(1))
-                .omissible(),
-        ])],
+        &[Form::default(&[INPUT, Param::integers("axes").omissible()])],
     ),
     moved(
         tflite::EXPAND_DIMS,

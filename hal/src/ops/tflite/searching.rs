@@ -7,17 +7,15 @@ use crate::{HalVersion, OperandType as T, tflite};
 
 use HalVersion::V1_2;
 
-use super::types::{MOVED, NUMBERS_AND_STEPS};
+use super::types::{MOVED, NUMBERS_AND_STEPS, with_types};
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
-        operation: tflite::TOPK_V2,
-        variants: NUMBERS_AND_STEPS,
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
             Param::new("k", Ty::AnyOf(&[(T::INT32, V1_2), (T::TENSOR_INT32, V1_2)])),
         ])],
-        ..topk::TOPK_V2
+        ..with_types(topk::ENTRIES, tflite::TOPK_V2, NUMBERS_AND_STEPS)
     },
     OperationEntry {
         operation: tflite::UNIQUE,
@@ -27,7 +25,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         )],
         outputs: &[
             Param::new("values", Ty::Var(0)).rank(Rank::Is(1)),
-            Param::new("indices", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1)),
+            Param::integers("indices"),
         ],
         outputs_repeat: false,
         check: |context| context.check_same_quantization(0, 0),
@@ -37,7 +35,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         operation: tflite::WHERE,
         variants: MOVED,
         forms: &[Form::default(&[Param::new("condition", Ty::Var(0))])],
-        outputs: &[Param::new("places", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2))],
+        outputs: &[Param::new("indices", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2))],
         outputs_repeat: false,
         check: no_further_rule,
         shape: ShapeRule::DataDependent,

@@ -4,7 +4,6 @@ use crate::ops::context::{OpError, OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::{set, shape_of};
 use crate::ops::signature::{Form, Param, Rank, Ty};
-use crate::ops::slice::vector;
 use crate::{MAX_RANK, OperandType as T, OperationType, Shape, tflite};
 
 use super::types::NUMBERS;
@@ -13,7 +12,7 @@ const DATA: Param = Param::new("data", Ty::Var(0)).rank(Rank::Between(1, MAX_RAN
 
 const UNSORTED: &[Form] = &[Form::default(&[
     DATA,
-    vector("segment_ids"),
+    Param::integers("segment_ids"),
     Param::new("num_segments", Ty::Is(T::TENSOR_INT32)),
 ])];
 
@@ -33,7 +32,7 @@ const fn unsorted(operation: OperationType) -> OperationEntry {
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
-        forms: &[Form::default(&[DATA, vector("segment_ids")])],
+        forms: &[Form::default(&[DATA, Param::integers("segment_ids")])],
         shape: ShapeRule::Infer(as_many_as_named),
         ..unsorted(tflite::SEGMENT_SUM)
     },

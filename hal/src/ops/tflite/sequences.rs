@@ -4,7 +4,6 @@ use crate::ops::context::{OpError, OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use crate::ops::shapes::{resolve_axis, set};
 use crate::ops::signature::{Form, Param, Ty};
-use crate::ops::slice::vector;
 use crate::{OperandType as T, Shape, tflite};
 
 use super::types::MOVED;
@@ -14,7 +13,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     variants: MOVED,
     forms: &[Form::default(&[
         Param::new("input", Ty::Var(0)),
-        vector("lengths"),
+        Param::integers("lengths"),
         Param::scalar("sequence_axis", T::INT32),
         Param::scalar("batch_axis", T::INT32),
     ])],

@@ -3,8 +3,8 @@
 use crate::ops::context::{OpError, OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::{set, shape_of};
-use crate::ops::signature::{Form, Param, Rank, Ty};
-use crate::{OperandType as T, Shape, tflite};
+use crate::ops::signature::{Form, Param, Ty};
+use crate::{Shape, tflite};
 
 use super::types::MOVED;
 
@@ -12,7 +12,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: tflite::SHAPE,
     variants: MOVED,
     forms: &[Form::default(&[Param::new("input", Ty::Var(0))])],
-    outputs: &[Param::new("dimensions", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))],
+    outputs: &[Param::integers("dimensions")],
     outputs_repeat: false,
     check: no_further_rule,
     shape: ShapeRule::Infer(as_long_as_the_rank),

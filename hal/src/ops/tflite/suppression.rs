@@ -4,7 +4,7 @@ use crate::ops::boxes::BOX_LENGTH;
 use crate::ops::context::{OpError, OperationContext, ShapeIssue};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::shape_of;
-use crate::ops::signature::{Form, Param, Rank, Ty};
+use crate::ops::signature::{Form, Param, Rank, Ty, join};
 use crate::{OperandType as T, Shape, tflite};
 
 const BOXES: Param = Param::new("boxes", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(2));
@@ -15,45 +15,40 @@ const fn threshold(name: &'static str) -> Param {
     Param::new(name, Ty::Is(T::TENSOR_FLOAT32))
 }
 
-const fn integers(name: &'static str) -> Param {
-    Param::new(name, Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1))
-}
+const V4_INPUTS: [Param; 5] = [
+    BOXES,
+    SCORES,
+    MOST,
+    threshold("iou_threshold"),
+    threshold("score_threshold"),
+];
+
+const V5_INPUTS: [Param; 6] = join(&[&V4_INPUTS, &[threshold("soft_nms_sigma")]]);
+
+const V4: OperationEntry = OperationEntry {
+    operation: tflite::NON_MAX_SUPPRESSION_V4,
+    variants: &[],
+    forms: &[Form::default(&V4_INPUTS)],
+    outputs: &[
+        Param::integers("selected_indices"),
+        Param::integers("num_selected"),
+    ],
+    outputs_repeat: false,
+    check: no_further_rule,
+    shape: ShapeRule::Infer(selected),
+};
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    OperationEntry {
-        operation: tflite::NON_MAX_SUPPRESSION_V4,
-        variants: &[],
-        forms: &[Form::default(&[
-            BOXES,
-            SCORES,
-            MOST,
-            threshold("iou_threshold"),
-            threshold("score_threshold"),
-        ])],
-        outputs: &[integers("selected_indices"), integers("num_selected")],
-        outputs_repeat: false,
-        check: no_further_rule,
-        shape: ShapeRule::Infer(selected),
-    },
+    V4,
     OperationEntry {
         operation: tflite::NON_MAX_SUPPRESSION_V5,
-        variants: &[],
-        forms: &[Form::default(&[
-            BOXES,
-            SCORES,
-            MOST,
-            threshold("iou_threshold"),
-            threshold("score_threshold"),
-            threshold("soft_nms_sigma"),
-        ])],
+        forms: &[Form::default(&V5_INPUTS)],
         outputs: &[
-            integers("selected_indices"),
+            Param::integers("selected_indices"),
             Param::new("selected_scores", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(1)),
-            integers("num_selected"),
+            Param::integers("num_selected"),
         ],
-        outputs_repeat: false,
-        check: no_further_rule,
-        shape: ShapeRule::Infer(selected),
+        ..V4
     },
 ];
 

@@ -7,8 +7,7 @@ use crate::ops::fill::shape_in;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule};
 use crate::ops::padding::{PaddingScheme, Window};
 use crate::ops::shapes::{set, shape_of};
-use crate::ops::signature::{Form, Param, Rank, Ty};
-use crate::ops::slice::vector;
+use crate::ops::signature::{Form, Param, Rank, Ty, join};
 use crate::ops::windows::{ACTIVATION, PADDING_SCHEME, check_activation};
 use crate::{OperandType as T, Shape, tflite};
 
@@ -17,7 +16,6 @@ const fn volume(name: &'static str) -> Param {
 }
 
 const BIAS: Param = Param::new("bias", Ty::Is(T::TENSOR_FLOAT32)).rank(Rank::Is(1));
-const OUTPUT: &[Param] = &[volume("output")];
 
 const STRIDES: [Param; 3] = [
     Param::scalar("strideDepth", T::INT32),
@@ -31,49 +29,32 @@ const DILATIONS: [Param; 3] = [
     Param::scalar("dilationWidth", T::INT32),
 ];
 
+const INPUTS: [Param; 11] = join(&[
+    &[volume("input"), volume("filter"), BIAS, PADDING_SCHEME],
+    &STRIDES,
+    &DILATIONS,
+    &[ACTIVATION],
+]);
+
+const TRANSPOSE_INPUTS: [Param; 12] = join(&[&INPUTS, &[Param::integers("outputShape")]]);
+
+const CONV_3D: OperationEntry = OperationEntry {
+    operation: tflite::CONV_3D,
+    variants: &[],
+    forms: &[Form::default(&INPUTS)],
+    outputs: &[volume("output")],
+    outputs_repeat: false,
+    check: |context| check_activation(context, 10),
+    shape: ShapeRule::Infer(|context, outputs| geometry(context)?.set_output(outputs)),
+};
+
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    OperationEntry {
-        operation: tflite::CONV_3D,
-        variants: &[],
-        forms: &[Form::default(&[
-            volume("input"),
-            volume("filter"),
-            BIAS,
-            PADDING_SCHEME,
-            STRIDES[0],
-            STRIDES[1],
-            STRIDES[2],
-            DILATIONS[0],
-            DILATIONS[1],
-            DILATIONS[2],
-            ACTIVATION,
-        ])],
-        outputs: OUTPUT,
-        outputs_repeat: false,
-        check: |context| check_activation(context, 10),
-        shape: ShapeRule::Infer(|context, outputs| geometry(context)?.set_output(outputs)),
-    },
+    CONV_3D,
     OperationEntry {
         operation: tflite::CONV_3D_TRANSPOSE,
-        variants: &[],
-        forms: &[Form::default(&[
-            volume("input"),
-            volume("filter"),
-            BIAS,
-            PADDING_SCHEME,
-            STRIDES[0],
-            STRIDES[1],
-            STRIDES[2],
-            DILATIONS[0],
-            DILATIONS[1],
-            DILATIONS[2],
-            ACTIVATION,
-            vector("outputShape"),
-        ])],
-        outputs: OUTPUT,
-        outputs_repeat: false,
-        check: |context| check_activation(context, 10),
+        forms: &[Form::default(&TRANSPOSE_INPUTS)],
         shape: ShapeRule::Infer(|context, outputs| transposed_geometry(context)?.set_output(outputs)),
+        ..CONV_3D
     },
 ];
 
