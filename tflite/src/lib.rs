@@ -11,9 +11,10 @@
 //! # }
 //! ```
 //!
-//! Every builtin operator with an equivalent in NN HAL 1.3 is mapped; [`operator_table`] lists them. An
-//! operator that has none is refused by index, name and reason. float32, float16 weights, int8 (one scale in
-//! all, or one a channel) and uint8 are supported; what becomes of each is in the table.
+//! Every builtin operator with an equivalent in NNAPI or in the extension [`nnhal_hal::tflite`] is mapped;
+//! [`operator_table`] lists them. An operator that has none is refused by index, name and reason. float32,
+//! float16 weights, int8 (one scale in all, or one a channel), uint8 and int16 are supported; what becomes of
+//! each is in the table.
 //!
 //! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal_hal::validate`] accepts
 //! or an [`ImportError`], within memory in proportion to the file's size.

@@ -2,7 +2,8 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
-use super::node::{Node, Refusal, Rest, Target};
+use super::node::{Node, Refusal};
+use super::outputs::{Rest, Target};
 use crate::graph::Id;
 
 /// Element-wise operations on floats, each with a result of its own.

@@ -4,6 +4,7 @@
 mod builtin;
 mod mapping;
 mod node;
+mod outputs;
 mod unmapped;
 
 mod activation;

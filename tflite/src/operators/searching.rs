@@ -28,7 +28,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(Builtin::WHERE, &[tflite::WHERE], "", |node| {
         let input = node.input(0)?;
-        let rank = node.graph.builder.dimensions(input).map_or(0, <[u32]>::len);
+        let rank = node.graph.builder.operand(input).dimensions.len();
         let output = node.output(0)?;
         node.set_dimensions(output, vec![0, rank as u32]);
         node.emit(tflite::WHERE, &[input], &[output])
