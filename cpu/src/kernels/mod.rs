@@ -57,7 +57,6 @@ mod normalization;
 mod one_hot;
 mod pack;
 mod pad;
-mod places;
 mod pooling;
 mod prelu;
 mod products;
@@ -79,6 +78,7 @@ mod reverse;
 mod reverse_sequence;
 pub(crate) mod rnn;
 mod roi;
+mod scatter;
 mod searching;
 mod segments;
 mod select;
@@ -141,7 +141,6 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     one_hot::KERNELS,
     pack::KERNELS,
     pad::KERNELS,
-    places::KERNELS,
     pooling::KERNELS,
     prelu::KERNELS,
     quantization::KERNELS,
@@ -157,6 +156,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     reverse_sequence::KERNELS,
     rnn::KERNELS,
     roi::KERNELS,
+    scatter::KERNELS,
     searching::KERNELS,
     segments::KERNELS,
     select::KERNELS,

@@ -129,12 +129,12 @@ impl Slope {
     }
 }
 
-/// Averages over parts of the time but the first ones.
-fn averages(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+/// Averages over parts of the time but the first ones, of values with their moments.
+fn averages<T>(samples: &[T], of: impl Fn(&T) -> (f64, f64)) -> Vec<(f64, f64)> {
     let size = samples.len().div_ceil(PARTS).max(1);
-    let average = |part: &[Sample]| {
-        let mean = |of: &dyn Fn(&Sample) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
-        (mean(&|sample| sample.seconds), mean(&of))
+    let average = |part: &[T]| {
+        let mean = |of: &dyn Fn(&T) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
+        (mean(&|sample| of(sample).0), mean(&|sample| of(sample).1))
     };
     samples
         .chunks_exact(size)
@@ -143,27 +143,22 @@ fn averages(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> 
         .collect()
 }
 
-/// The descriptors of a process, but for those that come and go with workers: how many of these there are is
-/// a matter of how busy the machine is.
-fn without_those_for_workers(samples: &[Sample], process: usize) -> Vec<Sample> {
-    let count = samples.len() as f64;
-    let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / count;
-    let (workers, fds) = (
-        mean(&|sample| sample.workers),
-        mean(&|sample| sample.held[process].fds),
-    );
-    let variance = mean(&|sample| (sample.workers - workers).powi(2));
-    let covariance = mean(&|sample| (sample.workers - workers) * (sample.held[process].fds - fds));
-    let each = if variance > 0.0 {
-        covariance / variance
-    } else {
-        0.0
-    };
-    let mut samples = samples.to_vec();
-    for sample in &mut samples {
-        sample.held[process].fds -= each * (sample.workers - workers);
-    }
+/// The supervisor's descriptors, each with the moment, but for those that come and go with workers: how many
+/// of these there are is a matter of how busy the machine is. What a worker has is told by the steps from one
+/// moment to the next, so that what grows slowly is not taken for theirs.
+fn without_those_for_workers(samples: &[Sample]) -> Vec<(f64, f64)> {
+    let fds = |sample: &Sample| sample.held[0].fds;
+    let steps = samples
+        .windows(2)
+        .map(|pair| (pair[1].workers - pair[0].workers, fds(&pair[1]) - fds(&pair[0])));
+    let (products, squares) = steps.fold((0.0, 0.0), |(products, squares), (workers, fds)| {
+        (products + workers * fds, squares + workers * workers)
+    });
+    let each = if squares > 0.0 { products / squares } else { 0.0 };
     samples
+        .iter()
+        .map(|sample| (sample.seconds, fds(sample) - each * sample.workers))
+        .collect()
 }
 
 /// Resident memory of a process, in bytes, but for pages of files, which the kernel takes and gives as it
@@ -322,13 +317,15 @@ fn driver_stays_as_it_is_however_long_clients_come_and_go() {
         }
     };
     for (index, name) in PROCESSES.into_iter().enumerate() {
-        let memory = averages(&samples, |sample| sample.held[index].resident);
-        let samples = without_those_for_workers(&samples, index);
-        let fds = averages(&samples, |sample| sample.held[index].fds);
+        let memory = averages(&samples, |sample| (sample.seconds, sample.held[index].resident));
+        let fds = match index {
+            0 => averages(&without_those_for_workers(&samples), |point| *point),
+            _ => averages(&samples, |sample| (sample.seconds, sample.held[index].fds)),
+        };
         judge(format!("resident bytes of {name}"), &memory, Slope::of_steps);
         judge(format!("descriptors of {name}"), &fds, Slope::of_line);
     }
-    let latency = averages(&samples, |sample| sample.p99_micros);
+    let latency = averages(&samples, |sample| (sample.seconds, sample.p99_micros));
     judge(
         "p99 of the client that stays, in us".to_owned(),
         &latency,
@@ -385,4 +382,38 @@ fn single_steps_are_no_growth_and_many_are() {
     assert!(!steps_at(&[12]).grows() && !steps_at(&[2, 3, 9, 20]).grows());
     let leak = Slope::of_steps(&points((0..24).map(|x| f64::from(x + x % 2) * 4096.0)));
     assert!(leak.grows(), "{leak:?}");
+}
+
+/// Samples of a supervisor with so many descriptors beside ten for each worker. The workers become more all
+/// the time, as where a machine has less to do.
+fn supervised(beside: impl Fn(f64) -> f64) -> Vec<Sample> {
+    let nothing = Held {
+        resident: 0.0,
+        fds: 0.0,
+    };
+    let sample = |second: u32| {
+        let seconds = f64::from(second);
+        let workers = f64::from(second * 7 % 5 + second / 200);
+        let supervisor = Held {
+            fds: 10.0 * workers + beside(seconds),
+            ..nothing
+        };
+        Sample {
+            seconds,
+            held: [supervisor, nothing, nothing],
+            workers,
+            p99_micros: 0.0,
+        }
+    };
+    (0..1800).map(sample).collect()
+}
+
+#[test]
+fn descriptors_that_workers_have_are_no_growth_and_others_are() {
+    let grows = |beside: fn(f64) -> f64| {
+        let points = without_those_for_workers(&supervised(beside));
+        Slope::of_line(&averages(&points, |point| *point)).grows()
+    };
+    assert!(!grows(|_| 20.0));
+    assert!(grows(|seconds| (seconds / 300.0).floor()));
 }

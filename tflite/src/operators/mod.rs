@@ -5,6 +5,7 @@ mod builtin;
 mod mapping;
 mod node;
 mod outputs;
+mod scatter;
 mod unmapped;
 
 mod activation;
@@ -22,7 +23,6 @@ mod joining;
 mod lookup;
 mod normalization;
 mod padding;
-mod places;
 mod pooling;
 mod quantization;
 mod quantized_lstm;
@@ -67,7 +67,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Padding", padding::MAPPINGS),
     ("Space and depth", spatial::MAPPINGS),
     ("Look-up", lookup::MAPPINGS),
-    ("Places, diagonals and sequences", places::MAPPINGS),
+    ("Gather and scatter, diagonals and sequences", scatter::MAPPINGS),
     ("Segments", segments::MAPPINGS),
     ("Search", searching::MAPPINGS),
     ("Types and quantization", quantization::MAPPINGS),

@@ -147,6 +147,11 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
             .map_err(|reason| self.input_error(number, reason))
     }
 
+    /// The operands with the values of the first `count` inputs.
+    pub(crate) fn inputs(&mut self, count: usize) -> Result<Vec<Id>, Refusal> {
+        (0..count).map(|number| self.input(number)).collect()
+    }
+
     /// The operand with the value of an input, or the omitted operand of type `ty` if the file leaves it out.
     pub(crate) fn input_or_none(&mut self, number: usize, ty: OperandType) -> Result<Id, Refusal> {
         if self.has(number) {

@@ -5,7 +5,6 @@ use nnhal_hal::{OperationType as O, tflite};
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use super::places::inputs;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
@@ -13,7 +12,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         &[tflite::TOPK_V2],
         "of equal values the one with the smaller index comes first, other than in NNAPI",
         |node| {
-            let inputs = inputs(node, 2)?;
+            let inputs = node.inputs(2)?;
             let outputs = [node.output_moved_from(0, inputs[0])?, node.output(1)?];
             node.emit(tflite::TOPK_V2, &inputs, &outputs)
         },
@@ -53,7 +52,7 @@ fn suppress(
     input_count: usize,
     output_count: usize,
 ) -> Result<(), Refusal> {
-    let inputs = inputs(node, input_count)?;
+    let inputs = node.inputs(input_count)?;
     let outputs = (0..output_count)
         .map(|number| node.output(number))
         .collect::<Result<Vec<_>, _>>()?;

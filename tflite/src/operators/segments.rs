@@ -5,7 +5,6 @@ use nnhal_hal::{OperationType as O, tflite};
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use super::places::inputs;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::SEGMENT_SUM, &[tflite::SEGMENT_SUM], "", |node| {
@@ -39,7 +38,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 
 fn reduce(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
     let count = node.input_count();
-    let inputs = inputs(node, count)?;
+    let inputs = node.inputs(count)?;
     let output = node.output(0)?;
     node.emit(kind, &inputs, &[output])
 }

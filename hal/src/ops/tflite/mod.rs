@@ -11,10 +11,10 @@ pub mod filling;
 mod joining;
 mod layers;
 mod moving;
-pub mod places;
 mod recurrent;
 mod reduction;
 mod reshape;
+pub mod scatter;
 mod searching;
 mod segments;
 pub mod sequences;
@@ -38,10 +38,10 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     joining::ENTRIES,
     layers::ENTRIES,
     moving::ENTRIES,
-    places::ENTRIES,
     recurrent::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
+    scatter::ENTRIES,
     searching::ENTRIES,
     segments::ENTRIES,
     sequences::ENTRIES,

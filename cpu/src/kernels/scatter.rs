@@ -2,7 +2,7 @@
 
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::ops::tflite::places::depth_of;
+use nnhal_hal::ops::tflite::scatter::depth_of;
 use nnhal_hal::{OperandType, OperationType, Shape, tflite};
 
 use super::blocks::{by_element_size, count_of};

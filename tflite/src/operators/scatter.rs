@@ -6,7 +6,6 @@ use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{OneHotOptions, ReverseSequenceOptions};
-use crate::graph::Id;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::GATHER_ND, &[tflite::GATHER_ND], "", |node| {
@@ -36,7 +35,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         "",
         |node| {
             let options = node.options::<ReverseSequenceOptions>()?;
-            let mut inputs = inputs(node, 2)?;
+            let mut inputs = node.inputs(2)?;
             inputs.push(node.scalar_i32(options.seq_dim)?);
             inputs.push(node.scalar_i32(options.batch_dim)?);
             let output = node.output_moved_from(0, inputs[0])?;
@@ -51,21 +50,16 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
-/// The first `count` inputs.
-pub(super) fn inputs(node: &mut Node<'_, '_, '_, '_>, count: usize) -> Result<Vec<Id>, Refusal> {
-    (0..count).map(|number| node.input(number)).collect()
-}
-
 /// An operation of the first `count` inputs, whose output has values of the input `source`.
 fn moving(node: &mut Node<'_, '_, '_, '_>, kind: O, count: usize, source: usize) -> Result<(), Refusal> {
-    let inputs = inputs(node, count)?;
+    let inputs = node.inputs(count)?;
     let output = node.output_moved_from(0, inputs[source])?;
     node.emit(kind, &inputs, &[output])
 }
 
 fn one_hot(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let axis = node.options::<OneHotOptions>()?.axis;
-    let mut inputs = inputs(node, 4)?;
+    let mut inputs = node.inputs(4)?;
     inputs.push(node.scalar_i32(axis)?);
     let output = node.output_moved_from(0, inputs[2])?;
     let index_is_scalar = node.tensor(0)?.dimensions.is_empty();
