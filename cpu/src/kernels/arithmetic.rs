@@ -13,6 +13,7 @@ use super::activation_range::Activation;
 use super::broadcast::{binary, binary_float};
 use super::element::{Float, Quantized, by_element};
 use super::fixed_point::{Multiplier, requantize};
+use super::floor_division::floored_quotient;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -119,15 +120,8 @@ fn integer(
             Arithmetic::Sub => left.wrapping_sub(right),
             Arithmetic::Mul => left.wrapping_mul(right),
             Arithmetic::Div if right == 0 => 0,
-            Arithmetic::Div => {
-                let quotient = left.wrapping_div(right);
-                let inexact = left.wrapping_rem(right) != 0;
-                if inexact && (left < 0) != (right < 0) {
-                    quotient - 1
-                } else {
-                    quotient
-                }
-            }
+            // The quotient of the least integer by -1 wraps.
+            Arithmetic::Div => floored_quotient(left.into(), right.into()) as i32,
         };
         result.clamp(low, high)
     })

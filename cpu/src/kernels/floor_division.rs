@@ -16,7 +16,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (tflite::FLOOR_DIV, |context| {
         by_element!(context, {
             [f32, f16] => float_quotient(context),
-            [i32, u8, i8, i16] => integers(context, quotient),
+            [i32, u8, i8, i16] => integers(context, floored_quotient),
         })
     }),
     (tflite::FLOOR_MOD, |context| {
@@ -40,14 +40,14 @@ fn float_remainder(left: f32, right: f32) -> f32 {
     }
 }
 
-/// In more bits than any type has, so that the least integer has a quotient by -1.
-fn quotient(left: i64, right: i64) -> i64 {
+/// The quotient rounded down, in more bits than any type has, so that the least integer has a quotient by -1.
+pub(super) fn floored_quotient(left: i64, right: i64) -> i64 {
     let inexact = left % right != 0;
     left / right - i64::from(inexact && (left < 0) != (right < 0))
 }
 
 fn remainder(left: i64, right: i64) -> i64 {
-    left - quotient(left, right) * right
+    left - floored_quotient(left, right) * right
 }
 
 fn float_quotient<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
