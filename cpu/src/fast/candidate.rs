@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::float_layer::FloatLayer;
 use super::layer::Layer;
 use crate::plan::Declared;
+use crate::plan::cost::MOST_BETWEEN;
 
 /// An operation that may be computed with others.
 #[derive(Clone, Debug)]
@@ -27,6 +28,15 @@ impl<'c, 'd> Candidates<'c, 'd> {
     /// Whether no other than the first `count` read an operand.
     pub(super) fn ends_within(&self, operand: u32, count: usize) -> bool {
         (self.ends)(operand, count)
+    }
+
+    /// The next operation from this one on that reads `operand`, and its number, if no other reads it. There may
+    /// be some before it that have nothing to do with it.
+    pub(super) fn reader(&self, operand: u32, from: usize) -> Option<(usize, &'c Candidate<'d>)> {
+        let all = self.all.iter().enumerate();
+        let mut behind = all.skip(from).take(MOST_BETWEEN + 1);
+        let reader = behind.find(|(_, other)| other.declared.operation.inputs.contains(&operand));
+        reader.filter(|(number, _)| self.ends_within(operand, number + 1))
     }
 
     /// The first one and the one that follows on it, if that alone reads what the first one computes.

@@ -9,6 +9,7 @@
 //! over the vectors of [`simd`]. Results: float sums are taken in another order than the reference's;
 //! 8-bit results are the same bits.
 
+mod batch_matmul;
 mod borders;
 mod candidate;
 mod chain;

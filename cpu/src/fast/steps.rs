@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nnhal_hal::OperationType;
 
 use super::PlannedStep;
+use super::batch_matmul::BatchMatMulStep;
 use super::constant_layer::ConstantLayer;
 use super::elementwise::BinaryStep;
 use super::elementwise::binary::Binary;
@@ -59,7 +60,7 @@ pub(crate) fn packs(operation: OperationType) -> bool {
 type Make = fn(&Declared<'_>, Kernel) -> Option<Arc<dyn PlannedStep>>;
 
 /// The steps that need no constants. An operation has the first that takes it.
-const PLAIN: [Make; 9] = [
+const PLAIN: [Make; 10] = [
     |declared, fallback| {
         let binary = Binary::of(declared.operation.operation_type)?;
         Some(Arc::new(BinaryStep::new(binary, fallback, declared)))
@@ -80,4 +81,5 @@ const PLAIN: [Make; 9] = [
     |declared, fallback| Some(Arc::new(ResizeStep::of(declared, fallback)?)),
     |declared, fallback| Some(Arc::new(SoftmaxStep::of(declared, fallback)?)),
     |declared, fallback| Some(Arc::new(PoolingStep::of(declared, fallback)?)),
+    BatchMatMulStep::of,
 ];

@@ -6,20 +6,26 @@ use nnhal_hal::{OperandType, OperationType, tflite};
 use super::broadcast::unary_float;
 use super::element::{Quant8, by_element};
 use super::interpolated::unary_by_lines;
-use super::quantized_function::{of_numbers, unary_quantized};
+use super::quantized_function::{of_numbers, of_steps, results, unary_quantized};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::GELU, gelu)];
 
-fn gelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    if context.inputs.bool_or(1, false)? {
-        compute(context, approximate)
-    } else {
-        compute(context, exact)
-    }
+/// What GELU makes of each value of an 8-bit type, from the least one on, given scale and zero point of input
+/// and output.
+pub(crate) fn quantized_results<T: Quant8>(
+    is_approximate: bool,
+    [input, output]: [(f32, i32); 2],
+) -> [T; 256] {
+    results(of_steps(function(is_approximate), input, output))
 }
 
-fn compute(context: &mut KernelContext<'_>, function: fn(f32) -> f32) -> Result<(), KernelError> {
+fn function(is_approximate: bool) -> fn(f32) -> f32 {
+    if is_approximate { approximate } else { exact }
+}
+
+fn gelu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let function = function(context.inputs.bool_or(1, false)?);
     if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_QUANT16_SYMM {
         return unary_by_lines(context, |value| f64::from(function(value as f32)));
     }

@@ -35,7 +35,7 @@ pub mod fixed_point_functions;
 mod floor_division;
 mod fully_connected;
 mod gather;
-mod gelu;
+pub(crate) mod gelu;
 mod generate_proposals;
 mod hard_swish;
 mod heatmap;

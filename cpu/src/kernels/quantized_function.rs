@@ -33,12 +33,23 @@ pub(super) fn of_numbers(
     function: fn(f32) -> f32,
 ) -> Result<impl Fn(i32) -> i32 + use<>, KernelError> {
     let (input, output) = (context.inputs.tensor(0)?, context.outputs.tensor(0)?);
-    let (scale, zero_point) = (input.scale(), input.zero_point());
-    let (output_scale, output_zero) = (output.scale(), output.zero_point());
-    Ok(move |value: i32| {
+    let (from, to) = (
+        (input.scale(), input.zero_point()),
+        (output.scale(), output.zero_point()),
+    );
+    Ok(of_steps(function, from, to))
+}
+
+/// The same between steps of these scales and zero points.
+pub(super) fn of_steps(
+    function: fn(f32) -> f32,
+    (scale, zero_point): (f32, i32),
+    (output_scale, output_zero): (f32, i32),
+) -> impl Fn(i32) -> i32 {
+    move |value| {
         let result = function((value - zero_point) as f32 * scale);
         quantize(result, output_scale, output_zero)
-    })
+    }
 }
 
 /// Applies a function of real numbers to every element of input 0, of 16-bit steps.

@@ -1,10 +1,10 @@
 //! Element-wise operations on one operand of 32-bit floats.
 
 use nnhal_hal::ops::OperationContext;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::values::clamp;
-use crate::fast::exponential::{exp_minus_one, exp_of_any, logistic, tanh};
+use crate::fast::exponential::{exp_minus_one, exp_of_any, gelu, gelu_by_tanh, logistic, tanh};
 use crate::fast::matmul::tile::COLUMNS;
 use crate::fast::partition;
 use crate::fast::simd::{Instructions, Work, dispatch};
@@ -32,11 +32,15 @@ pub(in crate::fast) enum Unary {
     HardSwish,
     /// Of negative elements the exponential less one, times this.
     Elu(f32),
+    Gelu,
+    /// GELU by the formula with the hyperbolic tangent.
+    GeluByTanh,
 }
 
 impl Unary {
     /// The function of an operation, if it has one.
     pub(in crate::fast) fn of(declared: &Declared<'_>) -> Option<Unary> {
+        let context: &dyn OperationContext = declared;
         Some(match declared.operation.operation_type {
             OperationType::RELU => Unary::Clamp(Activation::Relu),
             OperationType::RELU1 => Unary::Clamp(Activation::Relu1),
@@ -54,6 +58,10 @@ impl Unary {
                 let factor = declared.input(1)?.bytes?.try_into().ok()?;
                 Unary::Elu(f32::from_ne_bytes(factor))
             }
+            tflite::GELU => match context.bool_or(1, false).ok()? {
+                false => Unary::Gelu,
+                true => Unary::GeluByTanh,
+            },
             _ => return None,
         })
     }
@@ -62,7 +70,7 @@ impl Unary {
     fn operations(self) -> u64 {
         match self {
             Unary::Exponential | Unary::Logistic => 16,
-            Unary::Tanh | Unary::Elu(_) => 32,
+            Unary::Tanh | Unary::Elu(_) | Unary::Gelu | Unary::GeluByTanh => 32,
             _ => 0,
         }
     }
@@ -136,6 +144,8 @@ impl Work for Apply<'_> {
                 let negative = factor * exp_minus_one::<S>(clamp(*value, f32::NEG_INFINITY, 0.0));
                 *result = if *value < 0.0 { negative } else { *value };
             }),
+            Unary::Gelu => elements.for_each(|(result, value)| *result = gelu::<S>(*value)),
+            Unary::GeluByTanh => elements.for_each(|(result, value)| *result = gelu_by_tanh::<S>(*value)),
         }
     }
 }
@@ -148,7 +158,7 @@ fn hard_swish(value: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
@@ -205,6 +215,30 @@ mod tests {
                     is_same || error <= bound * expected.abs().max(1e-30),
                     "{operation} of {value}: {found}, not {expected}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn both_forms_of_gelu_are_near_the_reference() {
+        for is_by_tanh in [false, true] {
+            let compute = |kernels| {
+                let values = values();
+                let extents = [values.len() as u32];
+                let one = OneOperation::new(tflite::GELU)
+                    .tensor(OperandType::TENSOR_FLOAT32, &extents, &values)
+                    .tensor(OperandType::BOOL, &[], &[u8::from(is_by_tanh)])
+                    .with_constants()
+                    .output(OperandType::TENSOR_FLOAT32, &extents);
+                let name = one.kernel_name();
+                assert_eq!(name, "f32 element-wise");
+                one.run_by(kernels, &RunOptions::default()).unwrap()[0].data::<f32>()
+            };
+            let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+            for ((found, exact), value) in found.into_iter().zip(exact).zip(values()) {
+                let is_near = (found - exact).abs() <= 6e-7 * exact.abs().max(1.0);
+                let is_same = found == exact || (found.is_nan() && exact.is_nan());
+                assert!(is_near || is_same, "GELU of {value}: {found}, not {exact}");
             }
         }
     }

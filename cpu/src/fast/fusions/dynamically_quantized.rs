@@ -22,7 +22,6 @@ use crate::fast::rounding::low_bits;
 use crate::fast::simd::{Instructions, Work, dispatch};
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::plan::cost::MOST_BETWEEN;
 use crate::scratch::Scratch;
 use crate::threads::Team;
 
@@ -172,14 +171,10 @@ struct Search<'s, 'd> {
 }
 
 impl<'s, 'd> Search<'s, 'd> {
-    /// The next operation that reads `operand`, and no other does. There may be some before it that have
-    /// nothing to do with these.
+    /// The next operation that reads `operand`, and no other does.
     fn reader(&self, operand: u32) -> Option<(usize, &'s Candidate<'d>)> {
-        let next = self.found.last().map_or(0, |last| last + 1);
-        let all = self.candidates.all.iter().enumerate();
-        let mut behind = all.skip(next).take(MOST_BETWEEN + 1);
-        let reader = behind.find(|(_, other)| other.declared.operation.inputs.contains(&operand));
-        reader.filter(|(number, _)| self.candidates.ends_within(operand, number + 1))
+        let from = self.found.last().map_or(0, |last| last + 1);
+        self.candidates.reader(operand, from)
     }
 
     /// The layer that takes `operand` for its input.

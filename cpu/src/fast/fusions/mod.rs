@@ -1,18 +1,22 @@
 //! What computes several operations as one, a kind a file. `plan` looks for them from each operation on.
 
+mod attention;
 mod dynamically_quantized;
 pub(super) mod layer_with_epilogue;
 mod offset;
 mod resized_extremes;
+mod row_wise;
 
 use super::FusedStep;
 use super::candidate::Candidates;
 use super::fused::Fused;
 use super::pooling::extremum::LargestMagnitude;
+use attention::Attention;
 use dynamically_quantized::DynamicallyQuantized;
 use layer_with_epilogue::LayerWithEpilogue;
 use offset::Offset;
 use resized_extremes::ResizedExtremes;
+use row_wise::RowWise;
 
 /// What computes some operations as one, and which these are, in ascending order.
 pub(crate) type Fusion = (Box<dyn FusedStep>, Vec<usize>);
@@ -21,13 +25,21 @@ pub(crate) type Fusion = (Box<dyn FusedStep>, Vec<usize>);
 type Fuse = fn(&Candidates<'_, '_>) -> Option<Fusion>;
 
 /// All kinds. Operations are computed by the first that takes them.
-const FUSIONS: [Fuse; 5] = [
+const FUSIONS: [Fuse; 7] = [
     |candidates| Some((Box::new(Offset::of(candidates)?), vec![0, 1])),
     |candidates| Some((Box::new(LargestMagnitude::of(candidates)?), vec![0, 1])),
     |candidates| Some((Box::new(ResizedExtremes::of(candidates)?), vec![0, 1])),
     |candidates| {
+        let (attention, found) = Attention::of(candidates)?;
+        Some((Box::new(attention), found))
+    },
+    |candidates| {
         let (layer, count) = LayerWithEpilogue::longest(candidates)?;
         Some((Box::new(layer), (0..count).collect()))
+    },
+    |candidates| {
+        let (rows, count) = RowWise::longest(candidates)?;
+        Some((Box::new(rows), (0..count).collect()))
     },
     |candidates| {
         let elements = Fused::of(candidates)?;

@@ -1,4 +1,5 @@
-//! Products of many rows with a constant matrix of 32-bit floats, which is packed when the model is prepared.
+//! Products of many rows with a matrix of 32-bit floats, which is packed when the model is prepared, or, if it
+//! is not constant, before it is multiplied.
 //!
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder;
 //! rows come in blocks that stay in the second-level cache while every panel of the matrix passes over them.
@@ -68,6 +69,77 @@ impl PackedF32 {
         output: Block<'_, f32>,
         finish: impl Finish,
     ) {
+        let matrix = MatrixF32 {
+            depth: self.depth,
+            panels: bytemuck::cast_slice(self.panels.bytes()),
+            bias: &self.bias,
+        };
+        matrix.multiply(lines, output, finish);
+    }
+}
+
+/// A packed matrix of 32-bit floats in somebody's memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fast) struct MatrixF32<'a> {
+    depth: usize,
+    panels: &'a [f32],
+    bias: &'a [f32],
+}
+
+/// Where the values of a matrix stand that is to be packed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fast) struct Unpacked<'a, T> {
+    pub(in crate::fast) values: &'a [T],
+    /// From a row to the next, or from a column.
+    pub(in crate::fast) apart: usize,
+    /// Whether the values of a column stand side by side, not those of a row.
+    pub(in crate::fast) by_columns: bool,
+}
+
+impl<'a> MatrixF32<'a> {
+    /// How many floats the panels of a matrix take, and its biases.
+    pub(in crate::fast) fn lengths((columns, depth): (usize, usize)) -> [usize; 2] {
+        let lanes = columns.next_multiple_of(LANES);
+        [lanes * depth, lanes]
+    }
+
+    /// Packs `columns` columns of `depth` values each into memory of [`MatrixF32::lengths`]. Biases are 0.
+    pub(in crate::fast) fn pack(
+        from: Unpacked<'_, f32>,
+        (columns, depth): (usize, usize),
+        panels: &'a mut [f32],
+        bias: &'a mut [f32],
+    ) -> MatrixF32<'a> {
+        bias.fill(0.0);
+        for (number, panel) in panels.chunks_mut(depth * COLUMNS).enumerate() {
+            let (first, width) = (number * COLUMNS, panel.len() / depth);
+            let count = width.min(columns - first);
+            if from.by_columns {
+                for lane in 0..count {
+                    let column = &from.values[(first + lane) * from.apart..][..depth];
+                    for (to, value) in panel[lane..].iter_mut().step_by(width).zip(column) {
+                        *to = *value;
+                    }
+                }
+            } else {
+                for (at, to) in panel.chunks_exact_mut(width).enumerate() {
+                    to[..count].copy_from_slice(&from.values[at * from.apart + first..][..count]);
+                }
+            }
+            for to in panel.chunks_exact_mut(width) {
+                to[count..].fill(0.0);
+            }
+        }
+        MatrixF32 { depth, panels, bias }
+    }
+
+    /// See [`PackedF32::multiply`].
+    pub(in crate::fast) fn multiply(
+        self,
+        lines: Lines<'_, f32>,
+        output: Block<'_, f32>,
+        finish: impl Finish,
+    ) {
         dispatch(Product {
             kernel: Floats { packed: self, finish },
             lines,
@@ -77,9 +149,8 @@ impl PackedF32 {
 
     /// A panel, or the half of one for narrow vectors: for each index a vector; and its biases.
     #[inline(always)]
-    fn panel<const N: usize>(&self, number: usize) -> (&[[f32; N]], &[f32; N]) {
-        let values: &[f32] = bytemuck::cast_slice(self.panels.bytes());
-        let values = &values[number * COLUMNS * self.depth..][..N * self.depth];
+    fn panel<const N: usize>(&self, number: usize) -> (&'a [[f32; N]], &'a [f32; N]) {
+        let values = &self.panels[number * COLUMNS * self.depth..][..N * self.depth];
         let bias = &self.bias[number * COLUMNS..][..N];
         (values.as_chunks().0, &bias.as_chunks().0[0])
     }
@@ -87,7 +158,7 @@ impl PackedF32 {
 
 /// Tiles of a matrix of floats, and what becomes of their sums.
 struct Floats<'a, F> {
-    packed: &'a PackedF32,
+    packed: MatrixF32<'a>,
     finish: F,
 }
 

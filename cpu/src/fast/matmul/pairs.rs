@@ -1,8 +1,9 @@
-//! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is
-//! prepared: as [`super::floats`] does, with pairs of 16-bit integers.
+//! Exact products of many rows with a matrix of 8-bit integers, packed as [`super::floats`] does, but in pairs
+//! of 16-bit integers.
 
 use nnhal_os::buffer::AlignedSlice;
 
+use super::floats::Unpacked;
 use super::lines::{Lines, Run, Walk};
 use super::product::{MicroKernel, Product, for_each_part};
 use super::quantized_tile::store_tile;
@@ -117,6 +118,79 @@ impl PackedI16 {
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
+        let matrix = MatrixI16 {
+            pairs: self.pairs,
+            panels: self.panels.bytes(),
+            bias: &self.bias,
+            requantization: &self.requantization,
+        };
+        matrix.multiply(lines, output, (stored, is_signed));
+    }
+}
+
+/// A packed matrix of 16-bit integers in somebody's memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fast) struct MatrixI16<'a> {
+    pairs: usize,
+    panels: &'a [u8],
+    bias: &'a [i32],
+    requantization: &'a OfPanels<Requantization>,
+}
+
+impl<'a> MatrixI16<'a> {
+    /// How many 16-bit integers the panels of a matrix take, and how many 32-bit ones its biases.
+    pub(in crate::fast) fn lengths((columns, depth): (usize, usize)) -> [usize; 2] {
+        let lanes = columns.next_multiple_of(LANES);
+        [lanes * 2 * depth.div_ceil(2), lanes]
+    }
+
+    /// Packs `columns` columns of `depth` values each into memory of [`MatrixI16::lengths`]; `widen` gives
+    /// what a value is less its zero point. Biases are 0.
+    pub(in crate::fast) fn pack<T: Copy>(
+        (from, widen): (Unpacked<'_, T>, impl Fn(T) -> i16),
+        (columns, depth): (usize, usize),
+        (panels, bias): (&'a mut [i16], &'a mut [i32]),
+        requantization: &'a OfPanels<Requantization>,
+    ) -> MatrixI16<'a> {
+        let pairs = depth.div_ceil(2);
+        bias.fill(0);
+        let (of_column, of_row) = if from.by_columns {
+            (from.apart, 1)
+        } else {
+            (1, from.apart)
+        };
+        for (number, panel) in panels.chunks_mut(pairs * 2 * COLUMNS).enumerate() {
+            let width = panel.len() / (2 * pairs);
+            for lane in 0..width {
+                let column = number * COLUMNS + column_of(lane, width);
+                let count = if column < columns { depth } else { 0 };
+                for (pair, to) in panel.chunks_exact_mut(2 * width).enumerate() {
+                    for which in 0..2 {
+                        let at = 2 * pair + which;
+                        to[2 * lane + which] = if at < count {
+                            widen(from.values[column * of_column + at * of_row])
+                        } else {
+                            0
+                        };
+                    }
+                }
+            }
+        }
+        MatrixI16 {
+            pairs,
+            panels: bytemuck::cast_slice(panels),
+            bias,
+            requantization,
+        }
+    }
+
+    /// See [`PackedI16::multiply`].
+    pub(in crate::fast) fn multiply(
+        self,
+        lines: Lines<'_, i16>,
+        output: Block<'_, u8>,
+        (stored, is_signed): (QuantizedOutput, bool),
+    ) {
         dispatch(Product {
             kernel: Pairs {
                 packed: self,
@@ -130,9 +204,9 @@ impl PackedI16 {
 
     /// A panel, or the half of one for narrow vectors: for each pair a vector; and its biases.
     #[inline(always)]
-    fn panel<V: Simd<N>, const N: usize>(&self, number: usize) -> (&[V::Pairs], &[i32; N]) {
+    fn panel<V: Simd<N>, const N: usize>(&self, number: usize) -> (&'a [V::Pairs], &'a [i32; N]) {
         let pair = size_of::<[i16; 2]>() * self.pairs;
-        let panel = &self.panels.bytes()[number * COLUMNS * pair..][..N * pair];
+        let panel = &self.panels[number * COLUMNS * pair..][..N * pair];
         let bias = &self.bias[number * COLUMNS..][..N];
         (bytemuck::cast_slice(panel), &bias.as_chunks().0[0])
     }
@@ -161,7 +235,7 @@ fn tile_rows(left: usize) -> usize {
 
 /// Tiles of a matrix of pairs, and what becomes of their sums.
 struct Pairs<'a> {
-    packed: &'a PackedI16,
+    packed: MatrixI16<'a>,
     stored: QuantizedOutput,
     form: ByteForm,
 }

@@ -48,7 +48,7 @@ fn known_table(declared: &Declared<'_>) -> Option<QuantizedSoftmax> {
 }
 
 /// Whether values that are neighbours share: those along the last axis.
-fn is_along_last(context: &dyn OperationContext) -> Result<bool, ShapeIssue> {
+pub(in crate::fast) fn is_along_last(context: &dyn OperationContext) -> Result<bool, ShapeIssue> {
     let axis = context.i32_or(2, -1)?;
     if axis == -1 {
         return Ok(true);
@@ -160,20 +160,40 @@ impl Work for Softmax<'_> {
     fn run<S: Instructions>(self, _: S) {
         let lanes = self.output.chunks_exact_mut(self.length);
         for (input, output) in self.input.chunks_exact(self.length).zip(lanes) {
-            let largest = fold(
-                input,
-                f32::NEG_INFINITY,
-                |most, value| {
-                    if value > most { value } else { most }
-                },
-            );
+            let largest = largest(input);
             for (result, value) in output.iter_mut().zip(input) {
                 *result = exp::<S>((*value - largest) * self.beta);
             }
-            let share = 1.0 / fold(output, 0.0, |sum, value| sum + value);
+            let share = 1.0 / sum(output);
             output.iter_mut().for_each(|result| *result *= share);
         }
     }
+}
+
+/// Puts in place of values exponentials that are in proportion to their shares; returns what they are to be
+/// multiplied with to be these.
+#[inline(always)]
+pub(in crate::fast) fn exponentials<S: Instructions>(beta: f32, values: &mut [f32]) -> f32 {
+    let largest = largest(values);
+    for value in &mut *values {
+        *value = exp::<S>((*value - largest) * beta);
+    }
+    1.0 / sum(values)
+}
+
+/// The sum of all values, as many side by side as a vector has lanes.
+#[inline(always)]
+pub(in crate::fast) fn sum(values: &[f32]) -> f32 {
+    fold(values, 0.0, |sum, value| sum + value)
+}
+
+#[inline(always)]
+fn largest(values: &[f32]) -> f32 {
+    fold(
+        values,
+        f32::NEG_INFINITY,
+        |most, value| if value > most { value } else { most },
+    )
 }
 
 /// Combines all values, as many side by side as a vector has lanes.

@@ -1,7 +1,7 @@
 //! Element-wise operations on one operand of 8-bit values, by what the reference makes of each value.
 
 use nnhal_hal::ops::OperationContext;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, tflite};
 
 use crate::fast::partition;
 use crate::fast::simd::{Columns, Instructions, WIDE, Work, dispatch};
@@ -9,6 +9,7 @@ use crate::fast::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation::quantized_results;
 use crate::kernels::element::Quant8;
+use crate::kernels::gelu;
 use crate::plan::Declared;
 use crate::threads::Cost;
 
@@ -18,7 +19,7 @@ pub(in crate::fast) type OfBytes = [u8; 1 << u8::BITS];
 /// Bytes that are looked up at once.
 const AT_ONCE: usize = 4 * WIDE;
 
-/// RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH or RSQRT of 8-bit values.
+/// RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH, RSQRT or GELU of 8-bit values.
 #[derive(Debug)]
 pub(in crate::fast) struct TableStep {
     ty: OperandType,
@@ -32,10 +33,9 @@ impl TableStep {
     pub(in crate::fast) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<TableStep> {
         let (input, output) = (declared.input(0)?.operand, declared.output(0)?.operand);
         let forms = [input, output].map(|operand| (operand.scale, operand.zero_point));
-        let operation = declared.operation.operation_type;
         let results = match input.operand_type {
-            OperandType::TENSOR_QUANT8_ASYMM => by_bytes::<u8>(operation, forms),
-            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => by_bytes::<i8>(operation, forms),
+            OperandType::TENSOR_QUANT8_ASYMM => by_bytes::<u8>(declared, forms),
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => by_bytes::<i8>(declared, forms),
             _ => None,
         };
         results.map(|results| TableStep {
@@ -47,8 +47,12 @@ impl TableStep {
 }
 
 /// What an operation makes of each byte, given scale and zero point of its input and its output.
-fn by_bytes<T: Quant8>(operation: OperationType, [input, output]: [(f32, i32); 2]) -> Option<OfBytes> {
-    let results = quantized_results::<T>(operation, input, output)?;
+fn by_bytes<T: Quant8>(declared: &Declared<'_>, forms: [(f32, i32); 2]) -> Option<OfBytes> {
+    let context: &dyn OperationContext = declared;
+    let results: [T; 256] = match declared.operation.operation_type {
+        tflite::GELU => gelu::quantized_results(context.bool_or(1, false).ok()?, forms),
+        operation => quantized_results(operation, forms[0], forms[1])?,
+    };
     let mut of_bytes = [0; 1 << u8::BITS];
     for (value, result) in (T::LEAST..=T::MOST).zip(results) {
         of_bytes[usize::from(value as u8)] = result.to_i32() as u8;
@@ -109,7 +113,7 @@ impl Work for LookUp<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType, tflite};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
@@ -126,14 +130,18 @@ mod tests {
             _ => (scale, zero_point),
         };
         let output = Operand::new(ty, &[values.len() as u32]).with_quantization(output.0, output.1);
-        OneOperation::new(operation)
-            .operand(operand, &values)
-            .output_operand(output)
+        let one = OneOperation::new(operation).operand(operand, &values);
+        if operation == tflite::GELU {
+            let by_tanh = one.tensor(OperandType::BOOL, &[], &[1_u8]);
+            return by_tanh.with_constants().output_operand(output);
+        }
+        one.output_operand(output)
     }
 
     #[test]
     fn every_value_has_the_result_of_the_reference() {
         for operation in [
+            tflite::GELU,
             OperationType::RELU,
             OperationType::RELU1,
             OperationType::RELU6,

@@ -1,7 +1,7 @@
 //! Operations that do nothing but give a temporary, which they are the last to read, another shape: the
 //! output takes its memory.
 
-use nnhal_hal::{OperandLifeTime, OperationType};
+use nnhal_hal::{OperandLifeTime, OperationType, tflite};
 
 use crate::plan::graph::{Graph, Replacement, Rewrite};
 use crate::plan::node::{Computed, Node, Work};
@@ -13,7 +13,12 @@ impl Rewrite for InPlace {
         let (_, node) = graph.from(at).next()?;
         let is_another_shape = matches!(
             node.operation.operation_type,
-            OperationType::RESHAPE | OperationType::SQUEEZE | OperationType::EXPAND_DIMS
+            OperationType::RESHAPE
+                | OperationType::SQUEEZE
+                | OperationType::EXPAND_DIMS
+                | tflite::RESHAPE
+                | tflite::SQUEEZE
+                | tflite::EXPAND_DIMS
         );
         let (&input, &[output]) = (node.operation.inputs.first()?, &node.operation.outputs[..]) else {
             return None;

@@ -1,0 +1,8 @@
+//! BATCH_MATMUL with packed matrices: each right matrix is packed, then multiplied with the left one's rows.
+
+mod bytes;
+mod floats;
+pub(super) mod parts;
+mod step;
+
+pub(super) use step::{BatchMatMulStep, is_batch_matmul};
