@@ -9,13 +9,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nnhal_hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType};
+use nnhal_hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType, tflite};
 
 use crate::generator::Generated;
+use crate::generator::narrower;
 
 /// Operations whose signed twin is another computation, or which have none. Source: the HAL's driver tests
-/// (case G10) leave them out.
-pub const UNCOUPLED: &[OperationType] = &[
+/// (case G10) leave those of NNAPI out.
+const UNCOUPLED: &[OperationType] = &[
     // They read bytes, not the numbers that these stand for.
     OperationType::HASHTABLE_LOOKUP,
     OperationType::LSH_PROJECTION,
@@ -24,7 +25,23 @@ pub const UNCOUPLED: &[OperationType] = &[
     OperationType::PAD_V2,
     // It takes unsigned bytes only.
     OperationType::QUANTIZED_16BIT_LSTM,
+    // Bytes count as stored.
+    tflite::BITWISE_XOR,
+    tflite::FLOOR_DIV,
+    tflite::FLOOR_MOD,
+    tflite::RIGHT_SHIFT,
+    tflite::SCATTER_ND,
+    tflite::WHERE,
+    // What lies beside the diagonals is stored as 0, whatever the zero point.
+    tflite::MATRIX_DIAG,
 ];
+
+/// Whether an operation computes with bytes as they stand, or has no signed twin. What the extension has for
+/// more types is as NNAPI's.
+#[must_use]
+pub fn is_uncoupled(operation: OperationType) -> bool {
+    UNCOUPLED.contains(&narrower(operation).unwrap_or(operation))
+}
 
 /// Operations that the reference rounds differently for the two types, so that outputs may be one step apart,
 /// with the two rules. Source: TFLite's reference kernels, which the HAL's reference calls.
@@ -86,9 +103,8 @@ fn lowered(byte: u8) -> i8 {
 #[must_use]
 pub fn signed_twin(generated: &Generated) -> Option<Generated> {
     let model = &generated.model.model;
-    let is_left_out = |operation: OperationType| {
-        UNCOUPLED.contains(&operation) || most_steps(std::iter::once(operation)) > 0
-    };
+    let is_left_out =
+        |operation: OperationType| is_uncoupled(operation) || most_steps(std::iter::once(operation)) > 0;
     let mut operations = model.subgraphs().flat_map(|(_, graph)| &graph.operations);
     let mut operands = model.subgraphs().flat_map(|(_, graph)| &graph.operands);
     if operations.any(|operation| is_left_out(operation.operation_type))
@@ -225,15 +241,17 @@ mod tests {
     fn random_models_and_their_signed_twins_are_exactly_128_apart() {
         for kernels in [KernelSet::Reference, KernelSet::Fast] {
             let mut twins = 0;
-            let found = property::search(&Recipe::default(), 0..SEEDS, |generated, _| {
-                match signed_twin(generated) {
+            let found = property::search(
+                &Recipe::with_extension(),
+                0..SEEDS,
+                |generated, _| match signed_twin(generated) {
                     None => Verdict::Kept,
                     Some(twin) => {
                         twins += 1;
                         property::are_coupled(&mut InProcess::new(kernels), generated, &twin)
                     }
-                }
-            });
+                },
+            );
             assert!(found.is_none(), "{kernels:?}: {}", found.unwrap());
             assert!(twins > SEEDS / 8, "only {twins} models with a twin");
         }

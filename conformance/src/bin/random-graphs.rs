@@ -22,9 +22,12 @@ struct Arguments {
     /// How many seeds.
     #[arg(long, default_value_t = 100_000)]
     count: u64,
-    /// Only models of this one operation, such as CONV_2D.
+    /// Only models of this one operation, such as CONV_2D or TFLITE_GELU.
     #[arg(long, value_name = "NAME")]
     op: Option<String>,
+    /// Only operations of NNAPI; otherwise also those of the extension org.nnhal.tflite.
+    #[arg(long)]
+    nnapi: bool,
     /// What must hold.
     #[arg(long, value_enum, default_value_t = Property::All)]
     property: Property,
@@ -67,7 +70,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<Option<Counterexample>, String> {
     let recipe = match &arguments.op {
-        None => Recipe::default(),
+        None if arguments.nnapi => Recipe::default(),
+        None => Recipe::with_extension(),
         Some(name) => OperationType::from_name(name)
             .and_then(Recipe::single)
             .ok_or_else(|| format!("the operation table has no {name}"))?,

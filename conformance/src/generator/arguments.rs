@@ -4,6 +4,7 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::{Param, Rank, Variant};
 
 use super::choices::Choices;
+use super::extension;
 use super::graph::{Drawn, Graph};
 
 /// Channels of networks: fewer than vectors have lanes, as many, and some more.
@@ -13,7 +14,10 @@ pub(super) const CHANNELS: &[u32] = &[3, 8, 16, 1, 20, 35];
 pub(super) struct Arguments<'a> {
     pub(super) graph: &'a mut Graph,
     pub(super) choices: &'a mut Choices,
+    /// The operation; of one of the extension that does what NNAPI's does, that one.
     pub(super) operation: OperationType,
+    /// Whether it is the extension's.
+    pub(super) is_of_extension: bool,
     pub(super) variant: Option<&'static Variant>,
     /// The names of all parameters of this call, as [`key`] writes them.
     pub(super) names: Vec<String>,
@@ -25,10 +29,12 @@ pub(super) struct Arguments<'a> {
     pub(super) parts: Parts,
     /// Numbers that several shapes of one operation share.
     pub(super) extents: [u32; 4],
+    /// The dimensions of the output, where an argument holds them and others must fit.
+    pub(super) spelled_out: Vec<u32>,
 }
 
 /// A parameter's name without capitals and separators.
-pub(super) fn key(name: &str) -> String {
+pub(crate) fn key(name: &str) -> String {
     name.chars()
         .filter(|letter| *letter != '_')
         .map(|letter| letter.to_ascii_lowercase())
@@ -43,6 +49,8 @@ impl<'a> Arguments<'a> {
         variant: Option<&'static Variant>,
         params: &[&'static Param],
     ) -> Arguments<'a> {
+        let is_of_extension = operation.is_extension();
+        let operation = extension::counterpart(operation);
         let names: Vec<String> = params.iter().map(|param| key(param.name)).collect();
         let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
         let nchw = has_layout && choices.once_in(if graph.is_network { 8 } else { 2 });
@@ -59,17 +67,21 @@ impl<'a> Arguments<'a> {
         } else {
             Parts::default()
         };
-        Arguments {
+        let mut arguments = Arguments {
             graph,
             choices,
             operation,
+            is_of_extension,
             variant,
             names,
             nchw,
             time_major,
             parts,
             extents,
-        }
+            spelled_out: Vec::new(),
+        };
+        arguments.spelled_out = extension::spelled_out(&mut arguments);
+        arguments
     }
 
     /// Whether the matrices of a BATCH_MATMUL are stored transposed.
@@ -81,6 +93,13 @@ impl<'a> Arguments<'a> {
     pub(super) fn argument(&self, name: &str, before: &[u32]) -> Option<&Drawn> {
         let at = self.names.iter().position(|other| other == name)?;
         self.graph.operands.get(*before.get(at)? as usize)
+    }
+
+    /// The value of argument `index`, if it is one integer and drawn already.
+    pub(super) fn integer(&self, index: usize, before: &[u32]) -> Option<i32> {
+        let drawn = self.graph.operands.get(*before.get(index)? as usize)?;
+        let bytes = drawn.value.as_ref()?.bytes();
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
     }
 
     /// The dimensions of argument `index`, if it is drawn already and has known ones.

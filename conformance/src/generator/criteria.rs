@@ -3,8 +3,9 @@
 //! Source: the HAL's criteria for random single operations and random graphs, and one that they lack: truth
 //! values and integers are compared wherever rounding cannot have reached them.
 
-use nnhal_hal::{Model, OperandType, OperationType, Subgraph};
+use nnhal_hal::{Model, OperandType, OperationType, Subgraph, tflite};
 
+use super::extension::narrower;
 use crate::accuracy::Tolerance;
 
 /// What is allowed of the elements of one output.
@@ -85,9 +86,23 @@ const TRUTH_VALUES: Limits = steps(0.0, 0.0, 0.0);
 /// Beyond this magnitude, rounding differences of floats say nothing.
 const LARGEST_COMPARED: f64 = 1e3;
 
+/// The row of an operation. The HAL has none for the extension's own operations: those that only move values
+/// are as strict as NNAPI's that do, the others as relaxed as its functions.
 fn row(operation: OperationType) -> Row {
     use OperationType as O;
-    match operation {
+    match narrower(operation).unwrap_or(operation) {
+        tflite::CONV_3D | tflite::CONV_3D_TRANSPOSE => CONVOLUTION,
+        tflite::BROADCAST_TO
+        | tflite::DYNAMIC_UPDATE_SLICE
+        | tflite::GATHER_ND
+        | tflite::MATRIX_DIAG
+        | tflite::MATRIX_SET_DIAG
+        | tflite::ONE_HOT
+        | tflite::REVERSE_SEQUENCE
+        | tflite::SHAPE
+        | tflite::SPARSE_TO_DENSE
+        | tflite::UNIQUE
+        | tflite::WHERE => STRICT,
         O::BATCH_MATMUL | O::CONV_2D | O::DEPTHWISE_CONV_2D | O::GROUPED_CONV_2D | O::TRANSPOSE_CONV_2D => {
             CONVOLUTION
         }
@@ -241,7 +256,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{Operand, OperandType as T, Operation, OperationType as O, Subgraph};
+    use nnhal_hal::{Operand, OperandType as T, Operation, OperationType as O, Subgraph, tflite};
 
     use super::{CONVOLUTION, INTEGERS, MEDIUM, STRICT, TRUTH_VALUES, reached_by_rounding, row};
 
@@ -280,6 +295,8 @@ mod tests {
         assert_eq!(row(O::CONV_2D).float32, CONVOLUTION.float32);
         assert_eq!(row(O::TOPK_V2).float32, STRICT.float32);
         assert_eq!(row(O::ADD).float32, MEDIUM.float32);
+        assert_eq!(row(tflite::ADD).float32, MEDIUM.float32);
+        assert_eq!(row(tflite::UNIQUE).float32, STRICT.float32);
     }
 
     #[test]

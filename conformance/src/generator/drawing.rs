@@ -4,18 +4,36 @@
 //! one; a parameter that no rule below knows is drawn like any other of its type.
 
 use nnhal_hal::ops::{OperationEntry, Param, Presence, Rank, Ty};
-use nnhal_hal::{Operand, OperandType, OperationType, Shape};
+use nnhal_hal::{Operand, OperandType, OperationType, Shape, tflite};
 
 use super::arguments::{Arguments, allows};
 use super::graph::{Drawn, Role};
 use super::types::{concrete_type, some_quantization};
-use super::{resizing, shapes, values};
+use super::{extension, resizing, shapes, values};
 
-/// Operations that refuse some data: it is not taken from other operations, which may give anything.
-const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
+/// Operations that refuse some data: it is not taken from other operations, which may give anything. Nor is
+/// that of operations of whose results the last bit of a float decides the extents or what is chosen.
+const WANT_DRAWN_DATA: &[OperationType] = &[
+    OperationType::RANDOM_MULTINOMIAL,
+    tflite::NON_MAX_SUPPRESSION_V4,
+    tflite::NON_MAX_SUPPRESSION_V5,
+    tflite::UNIQUE,
+    tflite::WHERE,
+];
 
 /// Operations whose other arguments must point at an element.
-const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::TOPK_V2];
+const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::TOPK_V2, tflite::GATHER_ND];
+
+/// Whether this argument of an operation must not be 0. Floats leave a remainder even then.
+fn is_divisor(operation: OperationType, ty: OperandType, name: &str) -> bool {
+    let is_float = matches!(ty, OperandType::TENSOR_FLOAT32 | OperandType::TENSOR_FLOAT16);
+    let divides = match operation {
+        tflite::FLOOR_DIV | tflite::TRUNCATED_DIV => true,
+        tflite::FLOOR_MOD => !is_float,
+        _ => false,
+    };
+    divides && name == "input1"
+}
 
 /// Operations that prescribe scales of their inputs.
 const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
@@ -31,6 +49,18 @@ fn fixed_quantization(operation: OperationType, name: &str) -> Option<(f32, i32)
         "prevcellstate" => Some((1.0 / 2048.0, 0)),
         "input" | "prevoutput" if unsigned => Some((1.0 / 128.0, 128)),
         _ if unsigned && name.ends_with("weights") => Some((1.0 / 64.0, 128)),
+        _ => None,
+    }
+}
+
+/// The argument whose scale and zero point the one of this name must have, too.
+fn same_scale_as(operation: OperationType, ty: OperandType, name: &str) -> Option<usize> {
+    match (operation, name) {
+        (OperationType::PACK, _) => Some(1),
+        // Bytes are brought to the scale of the output.
+        (OperationType::CONCATENATION, _) if ty == OperandType::TENSOR_QUANT16_SYMM => Some(0),
+        (tflite::MATRIX_SET_DIAG, "diagonal") | (tflite::DYNAMIC_UPDATE_SLICE, "update") => Some(0),
+        (tflite::ONE_HOT, "offvalue") | (tflite::SPARSE_TO_DENSE, "default") => Some(2),
         _ => None,
     }
 }
@@ -54,7 +84,15 @@ impl Arguments<'_> {
         }
         let boxes = shapes::BOXES.contains(&name.as_str());
         let is_first = before.iter().all(|drawn| self.is_scalar(*drawn));
-        if is_first && matches!(param.ty, Ty::Var(_)) && !boxes {
+        if let Some((dims, value)) = extension::value(self, ty, &name) {
+            return Some(self.value_tensor(ty, &dims, value));
+        }
+        let is_data = match param.ty {
+            Ty::Var(_) => !boxes,
+            Ty::AnyOf(_) => self.is_of_extension,
+            Ty::Is(_) => false,
+        };
+        if is_first && is_data {
             return self.primary(ty, param.rank);
         }
         if ty == OperandType::TENSOR_INT32
@@ -72,7 +110,11 @@ impl Arguments<'_> {
             // Only operations give tensors without elements: neither constants nor requests can have any.
             return self.reusable(ty, &dims);
         }
-        let special = boxes || name == "imageinfo" || FIXED_SCALES.contains(&self.operation);
+        let special = boxes
+            || name == "imageinfo"
+            || FIXED_SCALES.contains(&self.operation)
+            || WANT_DRAWN_DATA.contains(&self.operation)
+            || is_divisor(self.operation, ty, &name);
         if special {
             return Some(self.tensor(ty, &dims, &name, before));
         }
@@ -158,8 +200,7 @@ impl Arguments<'_> {
                 _ => self.choices.pick(&fitting).copied(),
             };
         }
-        let dims = resizing::wide_image(self)
-            .unwrap_or_else(|| shapes::any(self.choices, rank, self.graph.is_network));
+        let dims = resizing::wide_image(self).unwrap_or_else(|| shapes::any(self, rank));
         Some(self.tensor(ty, &dims, "", &[]))
     }
 
@@ -181,6 +222,10 @@ impl Arguments<'_> {
             values::boxes(self.choices, ty, count)
         } else if name == "imageinfo" {
             values::encode(ty, std::iter::repeat_n(values::raw(ty, 32.0), count))
+        } else if is_divisor(self.operation, ty, name) {
+            values::without_zeros(self.choices, ty, count)
+        } else if self.operation == tflite::WHERE {
+            values::mostly_zeros(self.choices, ty, count)
         } else {
             values::some(self.choices, ty, count)
         };
@@ -189,9 +234,9 @@ impl Arguments<'_> {
         if let Some((scale, zero_point)) = fixed_quantization(self.operation, name) {
             (operand.scale, operand.zero_point) = (scale, zero_point);
         }
-        if self.operation == OperationType::PACK
-            && let Some(first) = before.get(1).and_then(|at| self.graph.operands.get(*at as usize))
-        {
+        let same = same_scale_as(self.operation, ty, name);
+        let same = same.and_then(|index| before.get(index));
+        if let Some(first) = same.and_then(|at| self.graph.operands.get(*at as usize)) {
             (operand.scale, operand.zero_point) = (first.operand.scale, first.operand.zero_point);
         }
         if ty == OperandType::TENSOR_INT32 && name.contains("bias") {

@@ -6,17 +6,19 @@
 
 use std::sync::Arc;
 
+use nnhal_hal::ops::{self, Variant};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
-    DataLocation, ExtraParams, MemoryPool, Model, Operand, OperandLifeTime, OperandType, RequestPool,
-    Subgraph,
+    DataLocation, ExtraParams, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation,
+    OperationType, RequestPool, Subgraph, tflite,
 };
 
 use super::criteria;
+use super::extension::narrower;
 use super::generated::Generated;
 use super::graph::append;
 use super::property::{Computed, Verdict, expect_same_dimensions, synchronous_result};
-use crate::coupling::UNCOUPLED;
+use crate::coupling::is_uncoupled;
 use crate::element;
 use crate::implementation::{Implementation, ModelWithPools};
 
@@ -96,14 +98,16 @@ pub fn float_equivalent(generated: &Generated) -> Option<Generated> {
     let [operation] = model.main.operations.as_slice() else {
         return None;
     };
-    if UNCOUPLED.contains(&operation.operation_type) {
+    if is_uncoupled(operation.operation_type) || is_of_16_bits_only(&model.main) {
         return None;
     }
     let mut twin = Twin::default();
     let mut equivalent = Model {
         main: model.main.clone(),
+        extension_name_to_prefix: model.extension_name_to_prefix.clone(),
         ..Model::default()
     };
+    equivalent.main.operations[0].operation_type = of_floats(operation.operation_type);
     let mut request = generated.request.clone();
     let (mut inputs, mut outputs) = (request.inputs.iter_mut(), request.outputs.iter_mut());
     for (index, operand) in (0..).zip(&mut equivalent.main.operands) {
@@ -146,6 +150,45 @@ pub fn float_equivalent(generated: &Generated) -> Option<Generated> {
         }
     }
     twin.finish(equivalent, request)
+}
+
+/// Operations that do not compute with the numbers that 16-bit steps stand for, or not as closely as floats.
+const APART: &[OperationType] = &[
+    // They compare steps as stored.
+    tflite::EQUAL,
+    tflite::GREATER,
+    tflite::GREATER_EQUAL,
+    tflite::LESS,
+    tflite::LESS_EQUAL,
+    tflite::NOT_EQUAL,
+    // They go along lines between the values of a table, which may be far apart.
+    tflite::EXP,
+    tflite::GELU,
+    tflite::RSQRT,
+    tflite::SOFTMAX,
+    // Floats do not hold the products of 16-bit numbers exactly.
+    tflite::BATCH_MATMUL,
+    // Only the zero point of the output brings about its activation.
+    tflite::SVDF,
+];
+
+/// Whether a graph of one operation computes with 16-bit steps as nothing does with floats.
+fn is_of_16_bits_only(graph: &Subgraph) -> bool {
+    let has_16_bits = graph
+        .operands
+        .iter()
+        .any(|operand| operand.operand_type.is_quant16());
+    let is_apart = |operation: &Operation| APART.contains(&operation.operation_type);
+    has_16_bits && graph.operations.iter().any(is_apart)
+}
+
+/// The operation itself or, if it is the extension's and takes no floats, NNAPI's.
+fn of_floats(operation: OperationType) -> OperationType {
+    let variants = ops::entry(operation).map_or(&[][..], |entry| entry.variants);
+    let takes_floats = |variant: &Variant| variant.types.first() == Some(&OperandType::TENSOR_FLOAT32);
+    narrower(operation)
+        .filter(|_| !variants.iter().any(takes_floats))
+        .unwrap_or(operation)
 }
 
 /// The stores of the equivalent while they are filled.
@@ -268,8 +311,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use nnhal_cpu::KernelSet;
-    use nnhal_hal::OperationType as O;
     use nnhal_hal::ops;
+    use nnhal_hal::{OperationType as O, tflite};
 
     use super::{agrees_with_equivalent, float_equivalent};
     use crate::generator::Recipe;
@@ -299,13 +342,19 @@ mod tests {
         O::RSQRT,
         O::SOFTMAX,
         O::TRANSPOSE_CONV_2D,
+        tflite::CONV_2D,
+        tflite::GELU,
+        tflite::MEAN,
+        tflite::LOGISTIC,
+        tflite::UNIQUE,
     ];
 
     #[test]
     fn quantised_operations_are_close_to_their_equivalents_of_floats() {
         let mut models = BTreeMap::new();
         let mut all_found = Vec::new();
-        for operation in ops::entries().map(|entry| entry.operation) {
+        let of_table = ops::entries().chain(ops::tflite::entries());
+        for operation in of_table.map(|entry| entry.operation) {
             let recipe = Recipe::single(operation).unwrap();
             let found = property::search(&recipe, 0..MODELS, |generated, _| {
                 let Some(equivalent) = float_equivalent(generated) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{
     DataLocation, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType,
-    Request, RequestArgument, RequestPool, Shape, Subgraph,
+    Request, RequestArgument, RequestPool, Shape, Subgraph, tflite,
 };
 use nnhal_os::buffer::AlignedBuffer;
 
@@ -87,6 +87,13 @@ impl Graph {
             operand_values: std::mem::take(&mut self.operand_values),
             ..Model::default()
         };
+        if self
+            .operations
+            .iter()
+            .any(|operation| operation.operation_type.is_extension())
+        {
+            model.extension_name_to_prefix.push(tflite::mapping());
+        }
         let mut main = Subgraph {
             operations: std::mem::take(&mut self.operations),
             ..Subgraph::default()

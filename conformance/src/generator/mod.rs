@@ -4,7 +4,8 @@
 //! model that breaks a [`property`] is shrunk to the shortest sequence that still does. Operations, their
 //! argument lists and types come from the operation table, whose rules also judge what was drawn; an
 //! operation that is new in the table is drawn with no change here, as long as its parameters have names or
-//! types that are known already.
+//! types that are known already. Models may have the operations of the extension
+//! [`org.nnhal.tflite`](nnhal_hal::tflite), too.
 //!
 //! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with
 //! constant weights and enough channels for vectors. Some operations of these come together, as such devices
@@ -15,6 +16,7 @@ pub mod choices;
 mod control_flow;
 mod criteria;
 mod drawing;
+mod extension;
 pub mod float_equivalent;
 mod generated;
 mod graph;
@@ -27,6 +29,8 @@ mod shapes;
 mod types;
 mod values;
 
+pub(crate) use arguments::key;
+pub(crate) use extension::narrower;
 pub use generated::Generated;
 
 use nnhal_hal::OperationType;
@@ -92,6 +96,7 @@ const PATTERNS: u32 = 8;
 const ATTEMPTS: u32 = 6;
 
 impl Default for Recipe {
+    /// Models of NNAPI's operations alone, which every device takes.
     fn default() -> Self {
         Recipe {
             entries: ops::entries().collect(),
@@ -103,6 +108,15 @@ impl Default for Recipe {
 }
 
 impl Recipe {
+    /// Models of NNAPI's operations and those of the extension.
+    #[must_use]
+    pub fn with_extension() -> Recipe {
+        Recipe {
+            entries: ops::entries().chain(ops::tflite::entries()).collect(),
+            ..Recipe::default()
+        }
+    }
+
     /// Models of this one operation; `None` if the table does not have it and it is no control flow.
     #[must_use]
     pub fn single(operation: OperationType) -> Option<Recipe> {
@@ -203,7 +217,8 @@ mod tests {
     #[test]
     fn operations_of_the_table_are_drawn() {
         let mut missing = Vec::new();
-        let of_table = ops::entries().map(|entry| entry.operation);
+        let of_table = ops::entries().chain(ops::tflite::entries());
+        let of_table = of_table.map(|entry| entry.operation);
         for operation in of_table.chain([OperationType::IF, OperationType::WHILE]) {
             let recipe = Recipe::single(operation).unwrap();
             let drawn = (0..400)
@@ -253,27 +268,36 @@ mod tests {
         assert!(nested >= 10, "{nested}");
     }
 
+    /// With the extension and without.
+    fn recipes() -> [Recipe; 2] {
+        [Recipe::default(), Recipe::with_extension()]
+    }
+
     #[test]
     fn valid_models_are_prepared_and_give_one_result() {
-        let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
-            property::one_result_by_every_path(&mut InProcess::default(), generated)
-        });
-        assert!(found.is_none(), "{}", found.unwrap());
+        for recipe in recipes() {
+            let found = property::search(&recipe, 0..MODELS, |generated, _| {
+                property::one_result_by_every_path(&mut InProcess::default(), generated)
+            });
+            assert!(found.is_none(), "{}", found.unwrap());
+        }
     }
 
     #[test]
     fn fast_kernels_agree_with_the_reference() {
-        let mut of_integers = 0;
-        let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
-            of_integers += u64::from(!property::has_float_tensors(&generated.model.model));
-            property::gives_the_same_integers(
-                &mut InProcess::new(KernelSet::Reference),
-                &mut InProcess::new(KernelSet::Fast),
-                generated,
-            )
-        });
-        assert!(found.is_none(), "{}", found.unwrap());
-        assert!(of_integers >= MODELS / 20, "{of_integers}");
+        for recipe in recipes() {
+            let mut of_integers = 0;
+            let found = property::search(&recipe, 0..MODELS, |generated, _| {
+                of_integers += u64::from(!property::has_float_tensors(&generated.model.model));
+                property::gives_the_same_integers(
+                    &mut InProcess::new(KernelSet::Reference),
+                    &mut InProcess::new(KernelSet::Fast),
+                    generated,
+                )
+            });
+            assert!(found.is_none(), "{}", found.unwrap());
+            assert!(of_integers >= MODELS / 20, "{of_integers}");
+        }
     }
 
     /// What the fast kernels say of themselves, in some of which the reference computes beside them.
@@ -387,7 +411,7 @@ mod tests {
     #[test]
     fn broken_models_are_refused_and_changed_ones_do_not_crash() {
         let mut refused = BTreeMap::new();
-        let found = property::search(&Recipe::default(), 0..MODELS, |generated, choices| {
+        let found = property::search(&Recipe::with_extension(), 0..MODELS, |generated, choices| {
             let (broken, how) = mutation::break_rule(generated, choices);
             let verdict = property::is_refused(&mut InProcess::default(), &broken);
             *refused.entry(how).or_insert(0) += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph};
+use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph, tflite};
 
 use super::choices::Choices;
 use super::generated::Generated;
@@ -262,7 +262,13 @@ fn change_graph(graph: &mut Subgraph, (inputs, stored): (&mut [u8], &mut [u8]), 
         _ => {
             let operation = choices.below(graph.operations.len() as u32) as usize;
             if let Some(operation) = graph.operations.get_mut(operation) {
-                operation.operation_type = OperationType(choices.below(106));
+                let kinds = if operation.operation_type.is_extension() {
+                    tflite::OPERATIONS
+                } else {
+                    OperationType::ALL
+                };
+                let kind = choices.pick(kinds).copied();
+                operation.operation_type = kind.unwrap_or(OperationType::ADD);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! table's own rules to tell whether they do.
 
 use nnhal_hal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Variant};
-use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
+use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape, tflite};
 
 use super::arguments::Arguments;
 use super::choices::Choices;
@@ -138,6 +138,10 @@ fn quantize_outputs(
 ) -> Option<()> {
     for output in outputs.iter_mut() {
         some_quantization(choices, output);
+        // Where they count steps of a scale, integers have one.
+        if entry.operation == tflite::QUANTIZE && output.operand_type == OperandType::TENSOR_INT32 {
+            output.scale = 0.5;
+        }
     }
     let of_inputs = inputs.iter().filter_map(|input| {
         let operand = &graph.operands.get(*input as usize)?.operand;
@@ -149,6 +153,7 @@ fn quantize_outputs(
         (1.0 / 128.0, 128),
         (1.0 / 128.0, 0),
         (1.0 / 32768.0, 0),
+        (1.0 / 65536.0, 0),
         (1.0 / 2048.0, 0),
         (1000.0, 0),
     ];

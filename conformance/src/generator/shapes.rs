@@ -1,22 +1,27 @@
 //! What parameters look like, by their names: shapes of weights, values of axes, strides and paddings.
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::Rank;
+use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::arguments::{Arguments, CHANNELS, allows};
 use super::choices::Choices;
-use super::resizing;
+use super::{extension, resizing};
 
 /// Dimensions for a tensor with one of these ranks; larger ones for a network.
-pub(super) fn any(choices: &mut Choices, rank: Rank, is_network: bool) -> Vec<u32> {
-    let ranks: Vec<usize> = (1..=5)
-        .filter(|candidate| allows(rank, *candidate))
-        // Rank 5 only where the HAL has no bound of its own.
-        .filter(|candidate| *candidate < 5 || rank == Rank::Any)
-        .collect();
+pub(super) fn any(arguments: &mut Arguments<'_>, rank: Rank) -> Vec<u32> {
+    // NNAPI's have more than four only where the HAL has no bound of its own.
+    let most = match rank {
+        _ if arguments.is_of_extension => MAX_RANK,
+        Rank::Any => 5,
+        _ => 4,
+    };
+    let ranks: Vec<usize> = (1..=most).filter(|candidate| allows(rank, *candidate)).collect();
+    let choices = &mut *arguments.choices;
     let rank = choices.pick(&ranks).copied().unwrap_or(1);
-    if !is_network {
-        return (0..rank).map(|_| 1 + choices.below(4)).collect();
+    if !arguments.graph.is_network {
+        // Of many axes few are longer, or there are too many elements.
+        let most = if rank > 5 { 2 } else { 4 };
+        return (0..rank).map(|_| 1 + choices.below(most)).collect();
     }
     let extent = |axis: usize| {
         if axis + 1 == rank {
@@ -48,7 +53,10 @@ pub(super) const BOXES: &[&str] = &["rois", "boxes", "anchors"];
 pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: &[u32]) -> Option<Vec<u32>> {
     let operation = arguments.operation;
     let [one, two, three, _] = arguments.extents;
-    if let Some(dims) = recurrent(arguments, name, before).or_else(|| of_boxes(arguments, name, before)) {
+    let known = recurrent(arguments, name, before)
+        .or_else(|| of_boxes(arguments, name, before))
+        .or_else(|| extension::of(arguments, name, before));
+    if let Some(dims) = known {
         return Some(dims);
     }
     match name {
@@ -188,7 +196,7 @@ fn grouping(arguments: &mut Arguments<'_>, before: &[u32]) -> Option<u32> {
 /// Dimensions that go with those of an earlier argument: the same, or such as broadcast to them.
 fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u32> {
     let Some(mut dims) = arguments.dims(0, before).filter(|dims| !dims.is_empty()) else {
-        return any(arguments.choices, rank, arguments.graph.is_network);
+        return any(arguments, rank);
     };
     if arguments.choices.once_in(3) {
         let axis = arguments.choices.below(dims.len() as u32) as usize;
@@ -201,7 +209,7 @@ fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u
     if allows(rank, dims.len()) {
         dims
     } else {
-        any(arguments.choices, rank, arguments.graph.is_network)
+        any(arguments, rank)
     }
 }
 
@@ -211,6 +219,9 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
         && let Some(columns) = resizing::columns_of_wide(arguments, before)
     {
         return columns;
+    }
+    if let Some(value) = extension::scalar(arguments, name, before) {
+        return value;
     }
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len() as u32;
@@ -260,9 +271,9 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
 }
 
 /// The axis that the argument of that name gives, counted from the front.
-fn axis(arguments: &Arguments<'_>, before: &[u32]) -> Option<usize> {
-    let bytes = arguments.argument("axis", before)?.value.as_ref()?.bytes();
-    let axis = i32::from_le_bytes(bytes.try_into().ok()?);
+pub(super) fn axis(arguments: &Arguments<'_>, before: &[u32]) -> Option<usize> {
+    let at = arguments.names.iter().position(|name| name == "axis")?;
+    let axis = arguments.integer(at, before)?;
     let rank = arguments.dims(0, before)?.len() as i32;
     usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()
 }
@@ -274,7 +285,7 @@ pub(super) struct Integers {
 }
 
 impl Integers {
-    fn vector(values: Vec<i32>) -> Integers {
+    pub(super) fn vector(values: Vec<i32>) -> Integers {
         Integers {
             dims: vec![values.len() as u32],
             values,
@@ -284,6 +295,9 @@ impl Integers {
 
 /// Shape and values of the `TENSOR_INT32` with this name; `None` if it is data like any other.
 pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> Option<Integers> {
+    if let Some(integers) = extension::integers(arguments, name, before) {
+        return Some(integers);
+    }
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len();
     let found = axis(arguments, before);

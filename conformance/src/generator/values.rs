@@ -8,15 +8,33 @@ use crate::element;
 
 /// Values for `count` elements of `ty`: small numbers, negative ones among them. The first choice gives ones.
 pub(super) fn some(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    encode(ty, numbers(choices, ty, count))
+}
+
+/// The same with ones for zeros.
+pub(super) fn without_zeros(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    let other = |value| if value == 0.0 { 1.0 } else { value };
+    encode(ty, numbers(choices, ty, count).map(other))
+}
+
+/// The same with zeros for about two thirds of them, or for all.
+pub(super) fn mostly_zeros(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    let most = if choices.once_in(4) { 0 } else { 3 };
+    let mut random = Random::new(u64::from(choices.below(1 << 16)));
+    let kept = numbers(choices, ty, count).map(|value| if random.below(3) + 1 == most { value } else { 0.0 });
+    encode(ty, kept)
+}
+
+fn numbers(choices: &mut Choices, ty: OperandType, count: usize) -> impl Iterator<Item = f64> + use<> {
     let seed = choices.below(1 << 16);
     let mut random = Random::new(u64::from(seed));
-    let mut next = |least: i32, most: i32| {
+    let mut next = move |least: i32, most: i32| {
         if seed == 0 {
             return 1.0;
         }
         f64::from(least) + f64::from(random.below((most - least + 1) as u32))
     };
-    let values = (0..count).map(|_| match ty {
+    (0..count).map(move |_| match ty {
         OperandType::TENSOR_FLOAT32
         | OperandType::TENSOR_FLOAT16
         | OperandType::FLOAT32
@@ -27,8 +45,7 @@ pub(super) fn some(choices: &mut Choices, ty: OperandType, count: usize) -> Alig
         OperandType::TENSOR_QUANT16_ASYMM => next(0, 65535),
         OperandType::TENSOR_QUANT16_SYMM => next(-32768, 32767),
         _ => next(-128, 127),
-    });
-    encode(ty, values)
+    })
 }
 
 /// Boxes: the corners at the top left and, further on, at the bottom right.
