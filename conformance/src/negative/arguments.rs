@@ -34,10 +34,12 @@ fn count_consumers(model: &mut Model) {
     }
 }
 
-/// M11: the last fundamental operation and one, and around the OEM operation.
+/// M11: the last fundamental operation and one, around the OEM operation, and one of an extension that the
+/// model does not name.
 pub(super) fn unknown_operation(model: &Model, emit: &mut dyn FnMut(Mutant)) {
     for at in 0..model.main.operations.len() {
-        for code in [106, 9999, 10001] {
+        let unnamed = OperationType::extension(1, 0);
+        for code in [106, 9999, 10001, unnamed.0] {
             emit_changed(model, emit, (at, format!("becomes {code}")), |model| {
                 model.main.operations[at].operation_type = OperationType(code);
             });

@@ -1,7 +1,9 @@
-//! What a change leaves legal. Written from the HAL text, not from the operation table: the two are to be
-//! compared.
+//! What a change leaves legal. Written from the HAL text and the descriptions of the extension's operations,
+//! not from the operation table: the two are to be compared.
 
-use nnhal_hal::{Model, OperandType as T, OperationType as O};
+use nnhal_hal::{Model, OperandType as T, OperationType as O, tflite};
+
+use crate::generator::narrower;
 
 /// A place in which an operand is used.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +45,44 @@ const CASTABLE: &[T] = &[
     T::TENSOR_QUANT8_ASYMM_SIGNED,
 ];
 
+/// What the extension's operations take of any type.
+const MOVED: &[T] = &[
+    T::TENSOR_FLOAT16,
+    T::TENSOR_FLOAT32,
+    T::TENSOR_INT32,
+    T::TENSOR_BOOL8,
+    T::TENSOR_QUANT8_ASYMM,
+    T::TENSOR_QUANT8_ASYMM_SIGNED,
+    T::TENSOR_QUANT16_SYMM,
+];
+
+/// The same for arguments of the extension's operations; `None` for those that are as NNAPI's.
+fn other_type_of_extension(argument: &Argument, input: Option<usize>, ty: T) -> Option<bool> {
+    Some(match (argument.operation, input) {
+        (tflite::CAST, _) | (tflite::SHAPE | tflite::WHERE, Some(0)) => MOVED.contains(&ty),
+        (tflite::BUCKETIZE, Some(0)) => FLOATS.contains(&ty) || ty == T::TENSOR_INT32,
+        (tflite::DEQUANTIZE, Some(0)) => ASYMMETRIC.contains(&ty) || ty == T::TENSOR_QUANT16_SYMM,
+        // Which of these depends on the output.
+        (tflite::QUANTIZE, Some(0)) => {
+            let steps = [T::TENSOR_QUANT16_SYMM, T::TENSOR_QUANT16_ASYMM];
+            FLOATS.contains(&ty) || ASYMMETRIC.contains(&ty) || steps.contains(&ty)
+        }
+        (tflite::QUANTIZE, None) => {
+            let others = [T::TENSOR_QUANT16_SYMM, T::TENSOR_INT32];
+            ty == T::TENSOR_QUANT8_ASYMM_SIGNED || others.contains(&ty)
+        }
+        (tflite::TOPK_V2, Some(1)) => ty == T::INT32 || ty == T::TENSOR_INT32,
+        _ => return None,
+    })
+}
+
 /// Whether an argument may also have this type while the others stay as they are.
 pub(super) fn other_type(argument: &Argument, ty: T) -> bool {
     let input = (!argument.is_output).then_some(argument.number);
-    match (argument.operation, input) {
+    if let Some(legal) = other_type_of_extension(argument, input, ty) {
+        return legal;
+    }
+    match (as_in_nnapi(argument.operation), input) {
         // Hashed as bytes, whatever it is.
         (O::LSH_PROJECTION, Some(1)) => true,
         (O::CAST, _) => CASTABLE.contains(&ty),
@@ -70,11 +106,16 @@ pub(super) fn other_type(argument: &Argument, ty: T) -> bool {
     }
 }
 
+/// NNAPI's operation in place of the extension's that does the same.
+pub(super) fn as_in_nnapi(operation: O) -> O {
+    narrower(operation).unwrap_or(operation)
+}
+
 /// Whether an operand is both sides of a comparison, which compares any type with itself.
 pub(super) fn is_compared_with_itself(uses: &[Argument]) -> bool {
     let comparison = |use_: &&Argument| {
         matches!(
-            use_.operation,
+            as_in_nnapi(use_.operation),
             O::EQUAL | O::NOT_EQUAL | O::LESS | O::LESS_EQUAL | O::GREATER | O::GREATER_EQUAL
         ) && !use_.is_output
     };
@@ -84,7 +125,7 @@ pub(super) fn is_compared_with_itself(uses: &[Argument]) -> bool {
 /// Whether an operation may have an output less: the lists of these are theirs to choose.
 pub(super) fn fewer_outputs(operation: O) -> bool {
     matches!(
-        operation,
+        as_in_nnapi(operation),
         O::SPLIT
             | O::BIDIRECTIONAL_SEQUENCE_LSTM
             | O::BIDIRECTIONAL_SEQUENCE_RNN
@@ -105,7 +146,10 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
     } = *argument;
     let is_last = number + 1 == inputs;
     // The lengths from which the last argument may go.
-    let shortened: &[usize] = match operation {
+    let shortened: &[usize] = match as_in_nnapi(operation) {
+        // The first axes that input and indices share, and the flag of ends that are counted from begins.
+        O::GATHER => &[4],
+        O::STRIDED_SLICE => &[8],
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
         O::PACK => return inputs > 2 && number > 0,
@@ -128,7 +172,9 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
 
 /// Whether a 32-bit integer more at the end is an argument that the operation has.
 pub(super) fn longer_list(operation: O, inputs: usize) -> bool {
-    match operation {
+    match as_in_nnapi(operation) {
+        // The first axes that both share.
+        O::GATHER => operation == tflite::GATHER && inputs == 3,
         // The axis.
         O::L2_NORMALIZATION => inputs == 1,
         O::LOCAL_RESPONSE_NORMALIZATION => inputs == 5,

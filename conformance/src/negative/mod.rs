@@ -7,20 +7,28 @@
 //! graph only and never its meaning to a legal one; what would stay legal is left out, each time with its
 //! reason.
 //!
+//! [`wrong_values`] and [`wrong_shapes`] change the request, too: an execution may be what refuses them.
+//!
 //! M21 and M22 (preference and priority) are no property of a model, M23 (a cycle) is [`cycle`].
 
 mod arguments;
+mod call;
 mod legal;
 mod lifetimes;
 mod models;
 mod mutant;
 mod operands;
 mod order;
+mod shapes;
 mod types;
+mod values;
 
+pub use call::WrongArgument;
 pub use models::{BaseModel, base_models, random_models};
 pub use mutant::{Mutant, Place};
 pub use order::cycle;
+pub use shapes::wrong_shapes;
+pub use values::wrong_values;
 
 use nnhal_hal::Model;
 
@@ -108,6 +116,8 @@ pub const MUTATIONS: &[Mutation] = &[
         mutants: types::of_operands,
         rule: &[
             ", must be TENSOR_",
+            ", must be one of TENSOR_",
+            ", must be one of INT32",
             ", must be INT32",
             ", must be FLOAT",
             ", must be BOOL",
@@ -121,7 +131,7 @@ pub const MUTATIONS: &[Mutation] = &[
         number: "M11",
         what: "operation type unknown",
         mutants: arguments::unknown_operation,
-        rule: &["the HAL knows operations"],
+        rule: &["the HAL knows operations", "prefix is not mapped"],
     },
     Mutation {
         number: "M12",

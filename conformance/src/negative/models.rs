@@ -47,7 +47,8 @@ pub fn base_models() -> Vec<BaseModel> {
 pub fn random_models() -> Vec<BaseModel> {
     let mut models = Vec::new();
     let mut seen = BTreeSet::new();
-    let table = ops::entries().map(|entry| entry.operation);
+    let table = ops::entries().chain(ops::tflite::entries());
+    let table = table.map(|entry| entry.operation);
     let control_flow = [OperationType::IF, OperationType::WHILE];
     for operation in table.chain(control_flow) {
         let Some(recipe) = Recipe::single(operation) else {

@@ -9,7 +9,7 @@ use crate::generator::Recipe;
 use crate::generator::choices::Choices;
 
 /// Models of each operation.
-const MODELS: u64 = 3000;
+const MODELS: u64 = 1000;
 
 /// What was drawn of an operation.
 struct Drawn {
