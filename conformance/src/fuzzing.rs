@@ -22,8 +22,8 @@ use nnhal_cpu::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOption
 use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_hal::{ConstantPools, HalVersion, MeasureTiming, MemoryPool, Model, Request, RequestPool};
 
-use crate::generator::Recipe;
 use crate::generator::choices::Choices;
+use crate::generator::{Generated, Recipe};
 
 pub use rings::rings;
 pub use seeds::mutate;
@@ -74,12 +74,23 @@ pub fn encode(input: &ModelInput) -> Vec<u8> {
 /// Larger models are no seeds: most of their bytes are values, and they take long.
 const MOST_SEED_BYTES: usize = 32 * 1024;
 
-/// Random models as seeds.
+/// Random models of NNAPI's operations as seeds.
 #[must_use]
 pub fn model_seeds(count: u64) -> Vec<Vec<u8>> {
-    let recipe = Recipe::default();
+    seeds_of(&Recipe::default(), count, |_| true)
+}
+
+/// Random models that have operations of the extension `org.nnhal.tflite`, as seeds.
+#[must_use]
+pub fn extension_seeds(count: u64) -> Vec<Vec<u8>> {
+    seeds_of(&Recipe::with_extension(), count, |generated| {
+        !generated.model.model.extension_name_to_prefix.is_empty()
+    })
+}
+
+fn seeds_of(recipe: &Recipe, count: u64, is_wanted: fn(&Generated) -> bool) -> Vec<Vec<u8>> {
     let generated = (0..count).filter_map(|seed| recipe.generate(&mut Choices::from_seed(seed)));
-    let encoded = generated.filter_map(|generated| {
+    let encoded = generated.filter(is_wanted).filter_map(|generated| {
         let input = ModelInput {
             model: Model::clone(&generated.model.model),
             pools: Vec::clone(&generated.model.pools),
@@ -269,7 +280,7 @@ pub fn message_seeds(count: u64) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::seeds::{check, joined};
-    use super::{Reached, message_seeds, messages, model, model_seeds, mutate, rings};
+    use super::{Reached, extension_seeds, message_seeds, messages, model, model_seeds, mutate, rings};
     use crate::generator::choices::Random;
 
     /// Steps of each test; the targets in `fuzz/` run for as long as one lets them.
@@ -288,7 +299,8 @@ mod tests {
 
     #[test]
     fn mutated_models_are_refused_or_run() {
-        let seeds = model_seeds(300);
+        let mut seeds = model_seeds(300);
+        seeds.extend(extension_seeds(300));
         for seed in &seeds {
             assert_eq!(model(seed), Reached::Result);
         }
@@ -314,7 +326,7 @@ mod tests {
         run(&seeds, messages);
     }
 
-    /// As many seeds are kept in the tree.
+    /// As many seeds of each kind are kept in the tree.
     const KEPT: usize = 24;
 
     /// The first of them that are short.
@@ -337,7 +349,9 @@ mod tests {
 
     #[test]
     fn models_in_the_tree_are_refused_or_run() {
-        check("model", &short(model_seeds(100)), model);
+        let mut seeds = short(model_seeds(100));
+        seeds.extend(short(extension_seeds(100)));
+        check("model", &seeds, model);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-/// How many random models.
+use nnhal_conformance::fuzzing::{extension_seeds, model_seeds};
+
+/// How many random models of NNAPI's operations, and how many of the extension's, too.
 const MODELS: u64 = 2000;
 
 fn main() -> std::io::Result<()> {
@@ -12,8 +14,13 @@ fn main() -> std::io::Result<()> {
         std::process::exit(2);
     };
     std::fs::create_dir_all(&folder)?;
-    for (number, seed) in nnhal_conformance::fuzzing::model_seeds(MODELS).iter().enumerate() {
-        std::fs::write(folder.join(format!("random-{number}")), seed)?;
+    for (kind, seeds) in [
+        ("random", model_seeds(MODELS)),
+        ("extension", extension_seeds(MODELS)),
+    ] {
+        for (number, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder.join(format!("{kind}-{number}")), seed)?;
+        }
     }
     Ok(())
 }

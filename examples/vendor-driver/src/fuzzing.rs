@@ -26,7 +26,7 @@ pub fn extension(bytes: &[u8]) -> Reached {
 
 #[cfg(test)]
 mod tests {
-    use nnhal_conformance::fuzzing::{encode, seeds};
+    use nnhal_conformance::fuzzing::{encode, extension_seeds, seeds};
     use nnhal_device::hal::{
         DataLocation, ExtensionNameAndPrefix, ExtraParams, Model, Operand, OperandLifeTime, OperandType,
         Operation, OperationType, Request, Subgraph,
@@ -96,6 +96,9 @@ mod tests {
                 }
             }
         }
+        // An extension that this device does not have.
+        let short = |seed: &Vec<u8>| seed.len() <= 512;
+        made.extend(extension_seeds(100).into_iter().filter(short).take(4));
         made
     }
 
