@@ -1,5 +1,5 @@
-//! Arguments of the extension's operations with wrong values or dimensions: with the model or by the execution,
-//! each is refused, with the prescribed status and the operation's place, on both kernel sets.
+//! Arguments of the extension's operations with wrong values or dimensions. With the model or by the
+//! execution, each is refused, with the prescribed status and the operation's place, on both kernel sets.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! tensor, and loops that end. Branches and bodies may have IF and WHILE of their own.
 
 use nnhal_hal::{
-    DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+    DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph, tflite,
 };
 
 use super::choices::Choices;
@@ -180,7 +180,15 @@ impl Body {
             match choices.below(kinds) {
                 0 => small.operation(OperationType::ABS, &[last], &[output]),
                 1 => small.operation(OperationType::NEG, &[last], &[output]),
-                2 => small.operation(OperationType::MAXIMUM, &[last, input], &[output]),
+                2 => {
+                    let is_wider = small.graph.has_extension && choices.once_in(2);
+                    let maximum = if is_wider {
+                        tflite::MAXIMUM
+                    } else {
+                        OperationType::MAXIMUM
+                    };
+                    small.operation(maximum, &[last, input], &[output]);
+                }
                 3 => self.inner_if(small, choices, (last, output), depth + 1),
                 _ => self.inner_while(small, choices, (last, output), depth + 1),
             }

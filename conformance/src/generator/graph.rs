@@ -59,6 +59,8 @@ pub(super) struct Graph {
     /// Whether it is a network: operations mostly read what the last one computed and constants, and have
     /// many channels.
     pub(super) is_network: bool,
+    /// Whether it may have operations of the extension.
+    pub(super) has_extension: bool,
     /// The graphs that control flow refers to.
     pub(super) referenced: Vec<Subgraph>,
     /// The constants of these graphs.
@@ -87,13 +89,6 @@ impl Graph {
             operand_values: std::mem::take(&mut self.operand_values),
             ..Model::default()
         };
-        if self
-            .operations
-            .iter()
-            .any(|operation| operation.operation_type.is_extension())
-        {
-            model.extension_name_to_prefix.push(tflite::mapping());
-        }
         let mut main = Subgraph {
             operations: std::mem::take(&mut self.operations),
             ..Subgraph::default()
@@ -171,6 +166,13 @@ impl Graph {
             main.operands.push(operand);
         }
         model.main = main;
+        let is_extended = model
+            .subgraphs()
+            .flat_map(|(_, graph)| &graph.operations)
+            .any(|operation| operation.operation_type.is_extension());
+        if is_extended {
+            model.extension_name_to_prefix.push(tflite::mapping());
+        }
         // A memory cannot be empty.
         inputs.resize(inputs.len().max(VALUE_ALIGNMENT), 0);
         request.pools = [inputs.len(), outputs_size]

@@ -33,8 +33,8 @@ pub(crate) use arguments::key;
 pub(crate) use extension::narrower;
 pub use generated::Generated;
 
-use nnhal_hal::OperationType;
 use nnhal_hal::ops::{self, OperationEntry};
+use nnhal_hal::{OperationType, tflite};
 
 use choices::Choices;
 use graph::Graph;
@@ -47,6 +47,7 @@ pub struct Recipe {
     of_networks: Vec<&'static OperationEntry>,
     control_flow: Vec<OperationType>,
     most_operations: u32,
+    has_extension: bool,
 }
 
 /// The operations of networks.
@@ -86,6 +87,24 @@ const OF_NETWORKS: &[OperationType] = &[
     OperationType::BIDIRECTIONAL_SEQUENCE_RNN,
 ];
 
+/// Those of the extension, which come between the others. Fast devices need no kernels for them.
+const OF_EXTENDED_NETWORKS: &[OperationType] = &[
+    tflite::ADD,
+    tflite::MUL,
+    tflite::CONV_2D,
+    tflite::FULLY_CONNECTED,
+    tflite::QUANTIZE,
+    tflite::DEQUANTIZE,
+    tflite::GELU,
+    tflite::MEAN,
+    tflite::SOFTMAX,
+    tflite::CONCATENATION,
+    tflite::PAD,
+    tflite::RESHAPE,
+    tflite::STRIDED_SLICE,
+    tflite::TRANSPOSE,
+];
+
 /// One model in so many is a network.
 const NETWORKS: u32 = 2;
 
@@ -103,6 +122,7 @@ impl Default for Recipe {
             of_networks: OF_NETWORKS.iter().filter_map(|one| ops::entry(*one)).collect(),
             control_flow: vec![OperationType::IF, OperationType::WHILE],
             most_operations: 8,
+            has_extension: false,
         }
     }
 }
@@ -113,6 +133,12 @@ impl Recipe {
     pub fn with_extension() -> Recipe {
         Recipe {
             entries: ops::entries().chain(ops::tflite::entries()).collect(),
+            of_networks: OF_NETWORKS
+                .iter()
+                .chain(OF_EXTENDED_NETWORKS)
+                .filter_map(|one| ops::entry(*one))
+                .collect(),
+            has_extension: true,
             ..Recipe::default()
         }
     }
@@ -130,12 +156,14 @@ impl Recipe {
             of_networks: Vec::new(),
             control_flow,
             most_operations: 1,
+            has_extension: operation.is_extension(),
         })
     }
 
     /// The model that these choices make; `None` if none of its operations got arguments that fit.
     pub fn generate(&self, choices: &mut Choices) -> Option<Generated> {
         let mut graph = Graph {
+            has_extension: self.has_extension,
             is_network: !self.of_networks.is_empty() && choices.once_in(NETWORKS),
             ..Graph::default()
         };

@@ -106,8 +106,8 @@ impl Call<'_> {
         Some(all)
     }
 
-    /// Dimensions of which the last is neither 1 nor that of the first argument, which must have more than one
-    /// element along its last axis.
+    /// Dimensions of which the last is neither 1 nor that of the first argument, which must have more than
+    /// one element along its last axis.
     fn not_broadcasting(&self, mut dims: Vec<u32>) -> Option<Vec<Vec<u32>>> {
         let first = *self.dims(0)?.last()?;
         if first == 1 {
