@@ -1,9 +1,10 @@
 //! Every operation of the extension is drawn in all that its entry allows.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use nnhal_hal::ops::{self, Form, OperationEntry, Param, Rank, Ty, Variant};
-use nnhal_hal::{HalVersion, MAX_RANK, OperandType};
+use nnhal_hal::{HalVersion, MAX_RANK, Model, OperandType, OperationType};
 
 use crate::generator::Recipe;
 use crate::generator::choices::Choices;
@@ -141,4 +142,30 @@ fn operations_are_drawn_with_every_type_argument_list_and_rank() {
         }
     }
     assert!(wrong.is_empty(), "never drawn:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn extended_models_may_choose_another_prefix() {
+    let mut extended = 0;
+    for seed in 0..MODELS {
+        let Some(generated) = Recipe::with_extension().generate(&mut Choices::from_seed(seed)) else {
+            continue;
+        };
+        let mut other = Model::clone(&generated.model.model);
+        let Some(mapping) = other.extension_name_to_prefix.first_mut() else {
+            continue;
+        };
+        extended += 1;
+        mapping.prefix = 1;
+        let graphs = std::iter::once(&mut other.main).chain(&mut other.referenced);
+        for operation in graphs.flat_map(|graph| &mut graph.operations) {
+            let kind = &mut operation.operation_type;
+            if kind.is_extension() {
+                *kind = OperationType::extension(1, kind.extension_number());
+            }
+        }
+        assert_ne!(other, *generated.model.model);
+        assert_eq!(Arc::new(other).with_fixed_prefix(), generated.model.model);
+    }
+    assert!(extended > MODELS / 2, "{extended} models have the extension");
 }
