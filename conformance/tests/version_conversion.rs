@@ -161,8 +161,10 @@ fn verdict(generated: &Generated) -> Verdict {
 
 #[test]
 fn random_models_go_down_and_up() {
-    let counterexample = property::search(&Recipe::default(), 0..1500, |generated, _| verdict(generated));
-    assert!(counterexample.is_none(), "{}", counterexample.unwrap());
+    for recipe in [Recipe::default(), Recipe::with_extension()] {
+        let counterexample = property::search(&recipe, 0..1500, |generated, _| verdict(generated));
+        assert!(counterexample.is_none(), "{}", counterexample.unwrap());
+    }
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn models_of_the_corpus_go_down_and_up() {
 #[test]
 fn changed_models_that_stay_valid_go_down_and_up() {
     let mut still_valid = 0;
-    let counterexample = property::search(&Recipe::default(), 0..4000, |generated, choices| {
+    let counterexample = property::search(&Recipe::with_extension(), 0..4000, |generated, choices| {
         let changed = mutation::change(generated, choices);
         if valid(&changed.model.model, &changed.model).is_err() {
             return Verdict::Kept;
