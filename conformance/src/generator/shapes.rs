@@ -9,9 +9,10 @@ use super::{extension, resizing};
 
 /// Dimensions for a tensor with one of these ranks; larger ones for a network.
 pub(super) fn any(arguments: &mut Arguments<'_>, rank: Rank) -> Vec<u32> {
-    // NNAPI's have more than four only where the HAL has no bound of its own.
+    // NNAPI's have more than four only where the HAL has no bound of its own. With the long axes of networks,
+    // tensors of more would be large.
     let most = match rank {
-        _ if arguments.is_of_extension => MAX_RANK,
+        _ if arguments.is_of_extension && !arguments.graph.is_network => MAX_RANK,
         Rank::Any => 5,
         _ => 4,
     };

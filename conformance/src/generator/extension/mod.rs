@@ -58,7 +58,7 @@ fn sequence_and_batch(arguments: &Arguments<'_>, rank: usize) -> [usize; 2] {
     [sequence % rank, batch % rank]
 }
 
-/// How many first axes input and indices of GATHER share. The indices, which come before it, need it.
+/// How many first axes input and indices of GATHER share. The indices, which come before it, need it, too.
 fn shared_axes(arguments: &Arguments<'_>, axis: usize) -> usize {
     let has_flag = arguments.names.iter().any(|name| name == "batchdims");
     let wanted = if has_flag {
@@ -69,7 +69,7 @@ fn shared_axes(arguments: &Arguments<'_>, axis: usize) -> usize {
     wanted.min(axis)
 }
 
-/// How many segments there are; the segments that rows are in, which come before it, need it.
+/// How many segments there are. The segments that rows are in, which come before it, need it.
 fn segments(arguments: &Arguments<'_>) -> u32 {
     arguments.extents[0] + arguments.extents[1] - 2
 }
