@@ -98,7 +98,7 @@ pub fn float_equivalent(generated: &Generated) -> Option<Generated> {
     let [operation] = model.main.operations.as_slice() else {
         return None;
     };
-    if is_uncoupled(operation.operation_type) || is_of_16_bits_only(&model.main) {
+    if is_uncoupled(operation.operation_type) || is_apart(&model.main) {
         return None;
     }
     let mut twin = Twin::default();
@@ -172,14 +172,14 @@ const APART: &[OperationType] = &[
     tflite::SVDF,
 ];
 
-/// Whether a graph of one operation computes with 16-bit steps as nothing does with floats.
-fn is_of_16_bits_only(graph: &Subgraph) -> bool {
+/// Whether a graph's operation computes with 16-bit steps as none does with floats.
+fn is_apart(graph: &Subgraph) -> bool {
     let has_16_bits = graph
         .operands
         .iter()
         .any(|operand| operand.operand_type.is_quant16());
-    let is_apart = |operation: &Operation| APART.contains(&operation.operation_type);
-    has_16_bits && graph.operations.iter().any(is_apart)
+    let is_listed = |operation: &Operation| APART.contains(&operation.operation_type);
+    has_16_bits && graph.operations.iter().any(is_listed)
 }
 
 /// The operation itself or, if it is the extension's and takes no floats, NNAPI's.

@@ -47,6 +47,7 @@ pub struct Recipe {
     of_networks: Vec<&'static OperationEntry>,
     control_flow: Vec<OperationType>,
     most_operations: u32,
+    /// Whether graphs that control flow refers to may have operations of the extension.
     has_extension: bool,
 }
 

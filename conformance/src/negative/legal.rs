@@ -56,7 +56,8 @@ const MOVED: &[T] = &[
     T::TENSOR_QUANT16_SYMM,
 ];
 
-/// The same for arguments of the extension's operations; `None` for those that are as NNAPI's.
+/// Whether an argument of the extension's operations may also have this type; `None` for those that are as
+/// NNAPI's.
 fn other_type_of_extension(argument: &Argument, input: Option<usize>, ty: T) -> Option<bool> {
     Some(match (argument.operation, input) {
         (tflite::CAST, _) | (tflite::SHAPE | tflite::WHERE, Some(0)) => MOVED.contains(&ty),
