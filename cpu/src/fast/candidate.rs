@@ -30,8 +30,8 @@ impl<'c, 'd> Candidates<'c, 'd> {
         (self.ends)(operand, count)
     }
 
-    /// The next operation from this one on that reads `operand`, and its number, if no other reads it. There may
-    /// be some before it that have nothing to do with it.
+    /// The next operation from this one on that reads `operand`, and its number, if no other reads it. There
+    /// may be some before it that have nothing to do with it.
     pub(super) fn reader(&self, operand: u32, from: usize) -> Option<(usize, &'c Candidate<'d>)> {
         let all = self.all.iter().enumerate();
         let mut behind = all.skip(from).take(MOST_BETWEEN + 1);

@@ -1,5 +1,5 @@
-//! Operations on floats that are computed row by row: element-wise ones, and means of rows. Layer normalisation
-//! is made of them. What is between them is no tensor.
+//! Operations on floats that are computed row by row: element-wise ones, and means of rows. Layer
+//! normalisation is made of them. What is between them is no tensor.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Products of many rows with a matrix of 32-bit floats, which is packed when the model is prepared, or, if it
-//! is not constant, before it is multiplied.
+//! Products of many rows with a matrix of 32-bit floats, which is packed when the model is prepared, or, if
+//! it is not constant, before it is multiplied.
 //!
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder;
 //! rows come in blocks that stay in the second-level cache while every panel of the matrix passes over them.

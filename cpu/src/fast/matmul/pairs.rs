@@ -1,5 +1,5 @@
-//! Exact products of many rows with a matrix of 8-bit integers, packed as [`super::floats`] does, but in pairs
-//! of 16-bit integers.
+//! Exact products of many rows with a matrix of 8-bit integers, packed as [`super::floats`] does, but in
+//! pairs of 16-bit integers.
 
 use nnhal_os::buffer::AlignedSlice;
 

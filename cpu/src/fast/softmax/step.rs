@@ -164,7 +164,7 @@ impl Work for Softmax<'_> {
             for (result, value) in output.iter_mut().zip(input) {
                 *result = exp::<S>((*value - largest) * self.beta);
             }
-            let share = 1.0 / sum(output);
+            let share = 1.0 / fold::<LANES>(output, 0.0, |sum, value| sum + value);
             output.iter_mut().for_each(|result| *result *= share);
         }
     }
@@ -181,26 +181,29 @@ pub(in crate::fast) fn exponentials<S: Instructions>(beta: f32, values: &mut [f3
     1.0 / sum(values)
 }
 
-/// The sum of all values, as many side by side as a vector has lanes.
+/// Values that are combined side by side: those of several vectors, so that none waits for the one before.
+const SIDE_BY_SIDE: usize = 4 * LANES;
+
+/// The sum of all values.
 #[inline(always)]
 pub(in crate::fast) fn sum(values: &[f32]) -> f32 {
-    fold(values, 0.0, |sum, value| sum + value)
+    fold::<SIDE_BY_SIDE>(values, 0.0, |sum, value| sum + value)
 }
 
 #[inline(always)]
 fn largest(values: &[f32]) -> f32 {
-    fold(
+    fold::<SIDE_BY_SIDE>(
         values,
         f32::NEG_INFINITY,
         |most, value| if value > most { value } else { most },
     )
 }
 
-/// Combines all values, as many side by side as a vector has lanes.
+/// Combines all values, so many side by side.
 #[inline(always)]
-fn fold(values: &[f32], start: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-    let (whole, rest) = values.as_chunks::<LANES>();
-    let mut lanes = [start; LANES];
+fn fold<const N: usize>(values: &[f32], start: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    let (whole, rest) = values.as_chunks::<N>();
+    let mut lanes = [start; N];
     for values in whole {
         for (lane, value) in lanes.iter_mut().zip(values) {
             *lane = combine(*lane, *value);
