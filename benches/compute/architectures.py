@@ -93,7 +93,13 @@ def vit_tiny():
 
 def image_model(name):
     application = getattr(tf.keras.applications, name)
-    return application(weights=None, input_tensor=tf.keras.Input(application_size(name), 1))
+    model = application(weights=None, input_tensor=tf.keras.Input(application_size(name), 1))
+    # Normalisation by what one input gives: else activations of random weights vanish layer by layer.
+    for layer in model.layers:
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+    model(sample(model, np.random.default_rng(3)), training=True)
+    return model
 
 
 def application_size(name):
