@@ -226,6 +226,8 @@ impl Arguments<'_> {
             values::without_zeros(self.choices, ty, count)
         } else if self.operation == tflite::WHERE {
             values::mostly_zeros(self.choices, ty, count)
+        } else if self.graph.is_network && name.contains("recurrent") {
+            values::small(self.choices, ty, count)
         } else {
             values::some(self.choices, ty, count)
         };

@@ -17,7 +17,13 @@ pub(super) fn without_zeros(choices: &mut Choices, ty: OperandType, count: usize
     encode(ty, numbers(choices, ty, count).map(other))
 }
 
-/// The same with zeros for about two thirds of them, or for all.
+/// An eighth of the same: with many large weights, the last bit of a recurrent layer's state would decide
+/// what it is some steps later.
+pub(super) fn small(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    encode(ty, numbers(choices, ty, count).map(|value| value / 8.0))
+}
+
+/// Values with zeros for about two thirds of them, or for all.
 pub(super) fn mostly_zeros(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
     let most = if choices.once_in(4) { 0 } else { 3 };
     let mut random = Random::new(u64::from(choices.below(1 << 16)));
