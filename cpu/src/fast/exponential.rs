@@ -131,7 +131,7 @@ pub(super) fn gelu<S: Instructions>(value: f32) -> f32 {
 #[inline(always)]
 pub(super) fn gelu_by_tanh<S: Instructions>(value: f32) -> f32 {
     // Twice the square root of 2 / pi.
-    let inner = 1.595_769_1 * value * mul_add::<S>(0.044_715 * value, value, 1.0);
+    let inner = 1.595_769 * value * mul_add::<S>(0.044_715 * value, value, 1.0);
     value * logistic::<S>(inner)
 }
 
