@@ -4,7 +4,7 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::{Param, Rank, Variant};
 
 use super::choices::Choices;
-use super::extension;
+use super::counterpart::counterpart;
 use super::graph::{Drawn, Graph};
 
 /// Channels of networks: fewer than vectors have lanes, as many, and some more.
@@ -50,7 +50,7 @@ impl<'a> Arguments<'a> {
         params: &[&'static Param],
     ) -> Arguments<'a> {
         let is_of_extension = operation.is_extension();
-        let operation = extension::counterpart(operation);
+        let operation = counterpart(operation);
         let names: Vec<String> = params.iter().map(|param| key(param.name)).collect();
         let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
         let nchw = has_layout && choices.once_in(if graph.is_network { 8 } else { 2 });
@@ -67,7 +67,7 @@ impl<'a> Arguments<'a> {
         } else {
             Parts::default()
         };
-        let mut arguments = Arguments {
+        Arguments {
             graph,
             choices,
             operation,
@@ -79,9 +79,7 @@ impl<'a> Arguments<'a> {
             parts,
             extents,
             spelled_out: Vec::new(),
-        };
-        arguments.spelled_out = extension::spelled_out(&mut arguments);
-        arguments
+        }
     }
 
     /// Whether the matrices of a BATCH_MATMUL are stored transposed.

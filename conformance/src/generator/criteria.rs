@@ -5,7 +5,7 @@
 
 use nnhal_hal::{Model, OperandType, OperationType, Subgraph, tflite};
 
-use super::extension::narrower;
+use super::counterpart::narrower;
 use crate::accuracy::Tolerance;
 
 /// What is allowed of the elements of one output.

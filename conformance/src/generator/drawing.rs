@@ -96,7 +96,8 @@ impl Arguments<'_> {
             return self.primary(ty, param.rank);
         }
         if ty == OperandType::TENSOR_INT32
-            && let Some(integers) = shapes::integers(self, &name, before)
+            && let Some(integers) =
+                extension::integers(self, &name, before).or_else(|| shapes::integers(self, &name, before))
         {
             let dims = integers.dims;
             if dims.contains(&0) {
@@ -105,7 +106,10 @@ impl Arguments<'_> {
             let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
             return Some(drawn);
         }
-        let dims = shapes::of(self, &name, param.rank, before)?;
+        let dims = match extension::of(self, &name, before) {
+            Some(dims) => dims,
+            None => shapes::of(self, &name, param.rank, before)?,
+        };
         if dims.contains(&0) {
             // Only operations give tensors without elements: neither constants nor requests can have any.
             return self.reusable(ty, &dims);
@@ -167,7 +171,10 @@ impl Arguments<'_> {
             _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
             OperandType::BOOL => f64::from(self.choices.below(2)),
             OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
-            _ => f64::from(shapes::scalar(self, name, before)),
+            _ => f64::from(match extension::scalar(self, name, before) {
+                Some(value) => value,
+                None => shapes::scalar(self, name, before),
+            }),
         };
         let value = values::encode(ty, std::iter::once(value));
         Some(self.add(Operand::new(ty, &[]), Shape::SCALAR, value))

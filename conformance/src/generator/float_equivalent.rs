@@ -13,8 +13,8 @@ use nnhal_hal::{
     OperationType, RequestPool, Subgraph, tflite,
 };
 
+use super::counterpart::narrower;
 use super::criteria;
-use super::extension::narrower;
 use super::generated::Generated;
 use super::graph::append;
 use super::property::{Computed, Verdict, expect_same_dimensions, synchronous_result};

@@ -14,6 +14,7 @@
 mod arguments;
 pub mod choices;
 mod control_flow;
+mod counterpart;
 mod criteria;
 mod drawing;
 mod extension;
@@ -30,7 +31,7 @@ mod types;
 mod values;
 
 pub(crate) use arguments::key;
-pub(crate) use extension::narrower;
+pub(crate) use counterpart::narrower;
 pub use generated::Generated;
 
 use nnhal_hal::ops::{self, OperationEntry};

@@ -6,6 +6,7 @@ use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape, tflite};
 
 use super::arguments::Arguments;
 use super::choices::Choices;
+use super::extension;
 use super::graph::{Draft, Drawn, Graph, Role};
 use super::types::{concrete_type, some_quantization};
 
@@ -36,6 +37,7 @@ fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static Opera
     let variant = variant(graph, choices, entry);
     let params = parameter_list(form, choices);
     let mut arguments = Arguments::new(graph, choices, entry.operation, variant, &params);
+    arguments.spelled_out = extension::spelled_out(&mut arguments);
     let mut inputs = Vec::new();
     for (index, param) in params.iter().enumerate() {
         inputs.push(arguments.draw(index, param, &inputs)?);

@@ -5,7 +5,7 @@ use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::arguments::{Arguments, CHANNELS, allows};
 use super::choices::Choices;
-use super::{extension, resizing};
+use super::resizing;
 
 /// Dimensions for a tensor with one of these ranks; larger ones for a network.
 pub(super) fn any(arguments: &mut Arguments<'_>, rank: Rank) -> Vec<u32> {
@@ -54,9 +54,7 @@ pub(super) const BOXES: &[&str] = &["rois", "boxes", "anchors"];
 pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: &[u32]) -> Option<Vec<u32>> {
     let operation = arguments.operation;
     let [one, two, three, _] = arguments.extents;
-    let known = recurrent(arguments, name, before)
-        .or_else(|| of_boxes(arguments, name, before))
-        .or_else(|| extension::of(arguments, name, before));
+    let known = recurrent(arguments, name, before).or_else(|| of_boxes(arguments, name, before));
     if let Some(dims) = known {
         return Some(dims);
     }
@@ -221,9 +219,6 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
     {
         return columns;
     }
-    if let Some(value) = extension::scalar(arguments, name, before) {
-        return value;
-    }
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len() as u32;
     let choices = &mut *arguments.choices;
@@ -296,9 +291,6 @@ impl Integers {
 
 /// Shape and values of the `TENSOR_INT32` with this name; `None` if it is data like any other.
 pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> Option<Integers> {
-    if let Some(integers) = extension::integers(arguments, name, before) {
-        return Some(integers);
-    }
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len();
     let found = axis(arguments, before);

@@ -2,8 +2,9 @@
 
 use nnhal_hal::{MAX_RANK, OperationType as O, tflite};
 
+use super::extents::{Places, segments, sequence_and_batch, shared_axes};
 use super::shapes::single;
-use super::{Arguments, Places, segments, sequence_and_batch, shared_axes};
+use crate::generator::arguments::Arguments;
 use crate::generator::choices::Choices;
 use crate::generator::shapes::{self, Integers};
 

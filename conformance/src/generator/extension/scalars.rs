@@ -2,7 +2,8 @@
 
 use nnhal_hal::{OperationType as O, tflite};
 
-use super::{Arguments, sequence_and_batch, shared_axes};
+use super::extents::{sequence_and_batch, shared_axes};
+use crate::generator::arguments::Arguments;
 use crate::generator::shapes;
 
 /// The value of the `INT32` scalar with this name; `None` if it is one that NNAPI's operations have, too.

@@ -3,7 +3,8 @@
 use nnhal_hal::ops::Rank;
 use nnhal_hal::{MAX_RANK, OperationType as O, tflite};
 
-use super::{Arguments, Places};
+use super::extents::Places;
+use crate::generator::arguments::Arguments;
 use crate::generator::choices::Choices;
 use crate::generator::shapes::any;
 

@@ -3,8 +3,8 @@
 use nnhal_hal::{OperandType, tflite};
 use nnhal_os::buffer::AlignedBuffer;
 
-use super::Arguments;
 use super::shapes::single;
+use crate::generator::arguments::Arguments;
 use crate::generator::values::encode;
 
 /// Dimensions and values of the tensor with this name; `None` if it is data, or known by its shape.
