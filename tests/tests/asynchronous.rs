@@ -379,7 +379,7 @@ fn driver_that_ends_waits_for_executions_which_can_be_cancelled() {
 
 #[test]
 fn callbacks_start_the_next_execution() {
-    fn go_on(prepared: PreparedModel, left: u32, said: mpsc::Sender<Outcome>) {
+    fn go_on(prepared: Arc<PreparedModel>, left: u32, said: mpsc::Sender<Outcome>) {
         let pending = launch(&prepared);
         let callback = move |outcome: Outcome| match left {
             0 => said.send(outcome).unwrap(),
@@ -389,7 +389,9 @@ fn callbacks_start_the_next_execution() {
     }
     let (_daemon, device) = start(REFERENCE, "");
     let (said, heard) = mpsc::channel();
-    go_on(prepare(&device), 100, said);
+    // The last callback lets go of its model. This one keeps the model's burst open.
+    let prepared = Arc::new(prepare(&device));
+    go_on(Arc::clone(&prepared), 100, said);
     heard.recv_timeout(TIMEOUT).unwrap().unwrap();
     assert_eq!(burst_threads(device.worker().pid), 1);
 }
