@@ -158,6 +158,7 @@ impl Supervisor {
         };
         let accept = self.accept_again.map(Deadline::at);
         let hand_over = self.hand_over_again.map(Deadline::at);
+        let reserve = self.reserve_again.map(Deadline::at);
         let count = self.next_count();
         [
             start,
@@ -165,6 +166,7 @@ impl Supervisor {
             drain,
             accept,
             hand_over,
+            reserve,
             count,
             self.pending.look_again(),
         ]
@@ -205,5 +207,6 @@ impl Supervisor {
         let is_due = |point: &mut TimePoint| *point <= now;
         self.accept_again.take_if(is_due);
         self.hand_over_again.take_if(is_due);
+        self.reserve_again.take_if(is_due);
     }
 }

@@ -124,6 +124,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         reaper: Reaper::default(),
         waiting: WaitingClients::default(),
         hand_over_again: None,
+        reserve_again: None,
         pending: PendingConnections::default(),
         reserve: Reserve::new(),
         accept_again: None,

@@ -23,6 +23,10 @@ use crate::processors::processors;
 /// After how long to hand over again what could not be handed over.
 const HAND_OVER_PAUSE: Duration = Duration::from_millis(5);
 
+/// How long after a client was handed over the next worker in reserve is ordered. The client prepares and
+/// executes meanwhile: on two processors its first result takes 0.89 of the time.
+const RESERVE_PAUSE: Duration = Duration::from_millis(10);
+
 /// How many workers start at once: what one takes is mostly computed.
 fn most_at_once() -> usize {
     processors().clamp(2, 16)
@@ -35,7 +39,7 @@ impl Supervisor {
             Phase::Draining { .. } => return Ok(()),
             // The first one shows whether there can be any.
             Phase::Starting { .. } => 1,
-            Phase::Serving { .. } if self.has_start_failed => 0,
+            Phase::Serving { .. } if self.has_start_failed || self.reserve_again.is_some() => 0,
             Phase::Serving { .. } => self.workers_settings().spare as usize,
         };
         let wanted = self.waiting.len() + spare;
@@ -102,7 +106,11 @@ impl Supervisor {
         }
         while let Some(waiting) = self.waiting.pop() {
             match self.workers.assign(waiting) {
-                Ok((uid, pid)) => self.group(uid, pid),
+                Ok((uid, pid)) => {
+                    let again = MonotonicClock.now().saturating_add(RESERVE_PAUSE);
+                    self.reserve_again.get_or_insert(again);
+                    self.group(uid, pid);
+                }
                 Err(Unassigned::NoWorker(waiting)) => {
                     self.waiting.put_back(waiting);
                     return;

@@ -59,6 +59,8 @@ pub(super) struct Supervisor {
     pub(super) waiting: WaitingClients,
     /// When to hand over again, where that was not possible.
     pub(super) hand_over_again: Option<TimePoint>,
+    /// When to order workers in reserve again, after a client was handed over.
+    pub(super) reserve_again: Option<TimePoint>,
     /// Those who wait to be let in.
     pub(super) pending: PendingConnections,
     pub(super) admission: Admission,
