@@ -27,6 +27,7 @@ mod fused;
 mod fusions;
 mod layer;
 mod matmul;
+mod moving;
 #[cfg(test)]
 mod network;
 mod packing;

@@ -12,6 +12,7 @@ use super::elementwise::binary::Binary;
 use super::elementwise::quantization::QuantizationStep;
 use super::elementwise::unary::{Unary, UnaryStep};
 use super::layer::Kind;
+use super::moving::MovingStep;
 use super::packing::{Packing, PackingError};
 use super::pooling::PoolingStep;
 use super::pooling::arg::ArgStep;
@@ -60,7 +61,7 @@ pub(crate) fn packs(operation: OperationType) -> bool {
 type Make = fn(&Declared<'_>, Kernel) -> Option<Arc<dyn PlannedStep>>;
 
 /// The steps that need no constants. An operation has the first that takes it.
-const PLAIN: [Make; 10] = [
+const PLAIN: [Make; 11] = [
     |declared, fallback| {
         let binary = Binary::of(declared.operation.operation_type)?;
         Some(Arc::new(BinaryStep::new(binary, fallback, declared)))
@@ -82,4 +83,5 @@ const PLAIN: [Make; 10] = [
     |declared, fallback| Some(Arc::new(SoftmaxStep::of(declared, fallback)?)),
     |declared, fallback| Some(Arc::new(PoolingStep::of(declared, fallback)?)),
     BatchMatMulStep::of,
+    MovingStep::of,
 ];

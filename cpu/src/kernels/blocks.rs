@@ -11,28 +11,28 @@ const MAX_AXES: usize = 2 * MAX_RANK;
 
 /// A walk over elements of an array: where it starts, and how far a step along each axis moves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     start: isize,
     steps: [isize; MAX_AXES],
 }
 
 impl Layout {
     /// A walk from element `start` with these steps.
-    pub(super) fn new(start: isize, steps: &[isize]) -> Layout {
+    pub(crate) fn new(start: isize, steps: &[isize]) -> Layout {
         let mut all = [0; MAX_AXES];
         all[..steps.len()].copy_from_slice(steps);
         Layout { start, steps: all }
     }
 
     /// All elements of an array with these dimensions, in order.
-    pub(super) fn whole(dims: &[u32]) -> Layout {
+    pub(crate) fn whole(dims: &[u32]) -> Layout {
         let steps = steps_of(dims);
         Layout::new(0, &steps[..dims.len()])
     }
 }
 
 /// How far a step along each axis moves in a row-major array with these dimensions.
-pub(super) fn steps_of(dims: &[u32]) -> [isize; MAX_AXES] {
+pub(crate) fn steps_of(dims: &[u32]) -> [isize; MAX_AXES] {
     let mut steps = [0; MAX_AXES];
     let mut step = 1_isize;
     for (axis, dim) in dims.iter().enumerate().rev() {
@@ -61,104 +61,226 @@ pub(super) fn copy_block<T: Copy>(
     to: &mut [T],
     to_layout: &Layout,
 ) -> Result<(), KernelError> {
-    if extents.contains(&0) {
-        return Ok(());
+    BlockCopy::new(extents, from_layout, to_layout).copy(from, to)
+}
+
+/// A copy of a block from one layout to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockCopy {
+    /// `None` if there is nothing to copy.
+    axes: Option<CopyAxes>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CopyAxes {
+    outer: Block,
+    /// Along which `from` lies side by side, where `inner` does so in `to` alone.
+    near: Option<Axis>,
+    inner: Axis,
+}
+
+impl BlockCopy {
+    /// That of a block with these extents.
+    pub(crate) fn new(extents: &[u32], from: &Layout, to: &Layout) -> BlockCopy {
+        let axes = (!extents.contains(&0)).then(|| {
+            let mut outer = Block::merged(extents, from, to);
+            let inner = outer.take_inner();
+            let near = outer.take_transposed(inner);
+            CopyAxes { outer, near, inner }
+        });
+        BlockCopy { axes }
     }
-    let block = Block::merged(extents, from_layout, to_layout);
-    let (inner, outer) = (block.axes - 1, &block.extents[..block.axes - 1]);
-    let run = block.extents[inner];
-    let (from_step, to_step) = (block.from.steps[inner], block.to.steps[inner]);
-    let mut position = [0_usize; MAX_AXES];
-    let (mut at_from, mut at_to) = (block.from.start, block.to.start);
-    loop {
-        let moved = if from_step == 1 && to_step == 1 {
-            copy_run(from, at_from, to, at_to, run)
-        } else {
-            copy_stepwise(from, (at_from, from_step), to, (at_to, to_step), run)
+
+    /// Copies the block, element by element in row-major order.
+    ///
+    /// # Errors
+    /// The block reaches outside one of the arrays. Callers have proven that it does not.
+    pub(crate) fn copy<T: Copy>(&self, from: &[T], to: &mut [T]) -> Result<(), KernelError> {
+        let Some(CopyAxes { outer, near, inner }) = self.axes else {
+            return Ok(());
         };
-        moved.ok_or_else(|| OpError::operation("a block reaches outside its operand"))?;
-        let mut axis = outer.len();
-        loop {
-            if axis == 0 {
-                return Ok(());
+        outer.for_each_start(|start| {
+            let copied = match near {
+                Some(near) => copy_transposed(from, to, start, (near, inner)),
+                None if inner.from == 1 && inner.to == 1 => copy_run(from, to, start, inner.extent),
+                None => copy_stepwise(from, to, start, inner),
+            };
+            copied.ok_or_else(|| OpError::operation("a block reaches outside its operand").into())
+        })
+    }
+}
+
+fn copy_run<T: Copy>(from: &[T], to: &mut [T], start: Start, run: usize) -> Option<()> {
+    let target = part_mut(to, start.to, run)?;
+    target.copy_from_slice(part(from, start.from, run)?);
+    Some(())
+}
+
+fn copy_stepwise<T: Copy>(from: &[T], to: &mut [T], start: Start, axis: Axis) -> Option<()> {
+    let mut at = start;
+    for _ in 0..axis.extent {
+        *to.get_mut(usize::try_from(at.to).ok()?)? = *from.get(usize::try_from(at.from).ok()?)?;
+        at = axis.step(at, 1);
+    }
+    Some(())
+}
+
+/// Copies a matrix whose elements lie side by side along `near` in `from`, and along `inner` in `to`, by
+/// squares that a first-level cache holds: of [12, 1500, 1500] floats it takes a third of the time.
+fn copy_transposed<T: Copy>(
+    from: &[T],
+    to: &mut [T],
+    start: Start,
+    (near, inner): (Axis, Axis),
+) -> Option<()> {
+    const SIDE: usize = 16;
+    for first in (0..near.extent).step_by(SIDE) {
+        let width = SIDE.min(near.extent - first);
+        let start = near.step(start, first);
+        for first in (0..inner.extent).step_by(SIDE) {
+            let height = SIDE.min(inner.extent - first);
+            let start = inner.step(start, first);
+            let mut lines = [&from[..0]; SIDE];
+            for (number, line) in lines[..height].iter_mut().enumerate() {
+                *line = part(from, inner.step(start, number).from, width)?;
             }
-            axis -= 1;
-            position[axis] += 1;
-            at_from += block.from.steps[axis];
-            at_to += block.to.steps[axis];
-            if position[axis] < outer[axis] {
-                break;
+            for number in 0..width {
+                let target = part_mut(to, near.step(start, number).to, height)?;
+                for (element, line) in target.iter_mut().zip(&lines) {
+                    *element = line[number];
+                }
             }
-            at_from -= block.from.steps[axis] * position[axis] as isize;
-            at_to -= block.to.steps[axis] * position[axis] as isize;
-            position[axis] = 0;
+        }
+    }
+    Some(())
+}
+
+fn part<T>(array: &[T], at: isize, count: usize) -> Option<&[T]> {
+    array.get(usize::try_from(at).ok()?..)?.get(..count)
+}
+
+fn part_mut<T>(array: &mut [T], at: isize, count: usize) -> Option<&mut [T]> {
+    array.get_mut(usize::try_from(at).ok()?..)?.get_mut(..count)
+}
+
+/// Where a walk is in both arrays.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    from: isize,
+    to: isize,
+}
+
+/// An axis of a block: how far a step along it moves in both arrays.
+#[derive(Clone, Copy, Debug)]
+struct Axis {
+    extent: usize,
+    from: isize,
+    to: isize,
+}
+
+impl Axis {
+    /// The place some steps further.
+    fn step(self, at: Start, steps: usize) -> Start {
+        Start {
+            from: at.from + self.from * steps as isize,
+            to: at.to + self.to * steps as isize,
         }
     }
 }
 
-fn copy_run<T: Copy>(from: &[T], at_from: isize, to: &mut [T], at_to: isize, run: usize) -> Option<()> {
-    let source = from.get(usize::try_from(at_from).ok()?..)?.get(..run)?;
-    let target = to.get_mut(usize::try_from(at_to).ok()?..)?.get_mut(..run)?;
-    target.copy_from_slice(source);
-    Some(())
-}
-
-fn copy_stepwise<T: Copy>(
-    from: &[T],
-    (mut at_from, from_step): (isize, isize),
-    to: &mut [T],
-    (mut at_to, to_step): (isize, isize),
-    run: usize,
-) -> Option<()> {
-    for _ in 0..run {
-        *to.get_mut(usize::try_from(at_to).ok()?)? = *from.get(usize::try_from(at_from).ok()?)?;
-        at_from += from_step;
-        at_to += to_step;
-    }
-    Some(())
-}
-
-/// A block with as few axes as its layouts allow, at least one.
+/// A block with as few axes as its layouts allow.
+#[derive(Clone, Copy, Debug)]
 struct Block {
-    axes: usize,
-    extents: [usize; MAX_AXES],
-    from: Layout,
-    to: Layout,
+    count: usize,
+    axes: [Axis; MAX_AXES],
+    start: Start,
 }
 
 impl Block {
     /// Joins axes that both layouts walk as one, and drops those of extent 1.
     fn merged(extents: &[u32], from: &Layout, to: &Layout) -> Block {
-        let mut block = Block {
-            axes: 0,
-            extents: [1; MAX_AXES],
-            from: Layout::new(from.start, &[]),
-            to: Layout::new(to.start, &[]),
+        let none = Axis {
+            extent: 1,
+            from: 0,
+            to: 0,
         };
-        for (axis, &extent) in extents.iter().enumerate() {
+        let mut block = Block {
+            count: 0,
+            axes: [none; MAX_AXES],
+            start: Start {
+                from: from.start,
+                to: to.start,
+            },
+        };
+        for (number, &extent) in extents.iter().enumerate() {
             if extent == 1 {
                 continue;
             }
-            let extent = extent as usize;
-            let joins = block.axes > 0 && {
-                let outer = block.axes - 1;
-                block.from.steps[outer] == from.steps[axis].saturating_mul(extent as isize)
-                    && block.to.steps[outer] == to.steps[axis].saturating_mul(extent as isize)
+            let axis = Axis {
+                extent: extent as usize,
+                from: from.steps[number],
+                to: to.steps[number],
             };
-            if !joins {
-                block.axes += 1;
+            let continues = |outer: isize, inner: isize| outer == inner.saturating_mul(extent as isize);
+            match block.axes[..block.count].last_mut() {
+                Some(outer) if continues(outer.from, axis.from) && continues(outer.to, axis.to) => {
+                    let extent = outer.extent * axis.extent;
+                    *outer = Axis { extent, ..axis };
+                }
+                _ => {
+                    block.axes[block.count] = axis;
+                    block.count += 1;
+                }
             }
-            let last = block.axes - 1;
-            block.extents[last] = if joins {
-                block.extents[last] * extent
-            } else {
-                extent
-            };
-            block.from.steps[last] = from.steps[axis];
-            block.to.steps[last] = to.steps[axis];
         }
-        block.axes = block.axes.max(1);
         block
+    }
+
+    /// Takes the last axis out of the block.
+    fn take_inner(&mut self) -> Axis {
+        self.count = self.count.saturating_sub(1);
+        self.axes[self.count]
+    }
+
+    /// Takes the axis out of the block along which elements lie side by side in the array that is read, if
+    /// `inner` is not that but is the one of the array that is written.
+    fn take_transposed(&mut self, inner: Axis) -> Option<Axis> {
+        let is_near = |axis: &Axis| axis.from == 1 && inner.from != 1 && inner.to == 1;
+        let number = self.axes[..self.count].iter().position(is_near)?;
+        let near = self.axes[number];
+        self.axes.copy_within(number + 1..self.count, number);
+        self.count -= 1;
+        Some(near)
+    }
+
+    /// Calls `each` with the places where the walks along the axes begin.
+    fn for_each_start(
+        &self,
+        mut each: impl FnMut(Start) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        let axes = &self.axes[..self.count];
+        let mut position = [0_usize; MAX_AXES];
+        let mut at = self.start;
+        loop {
+            each(at)?;
+            let mut number = axes.len();
+            loop {
+                if number == 0 {
+                    return Ok(());
+                }
+                number -= 1;
+                let axis = axes[number];
+                position[number] += 1;
+                if position[number] < axis.extent {
+                    at = axis.step(at, 1);
+                    break;
+                }
+                let back = axis.extent - 1;
+                at.from -= axis.from * back as isize;
+                at.to -= axis.to * back as isize;
+                position[number] = 0;
+            }
+        }
     }
 }
 
@@ -170,13 +292,13 @@ macro_rules! by_element_size {
             1 => $function::<u8>($($argument),*),
             2 => $function::<u16>($($argument),*),
             4 => $function::<u32>($($argument),*),
-            _ => Err(super::blocks::not_movable($ty)),
+            _ => Err($crate::kernels::blocks::not_movable($ty)),
         }
     };
 }
-pub(super) use by_element_size;
+pub(crate) use by_element_size;
 
-pub(super) fn not_movable(ty: OperandType) -> KernelError {
+pub(crate) fn not_movable(ty: OperandType) -> KernelError {
     OpError::input(0, format!("is {ty}, which has no elements to move")).into()
 }
 
@@ -200,6 +322,27 @@ mod tests {
         for (index, value) in to.iter().enumerate() {
             let (a, b, c) = (index / 6, index / 2 % 3, index % 2);
             assert_eq!(*value as usize, c * 12 + b * 4 + a);
+        }
+    }
+
+    #[test]
+    fn matrices_are_transposed_whatever_their_sides() {
+        for (rows, columns) in [(1, 5), (16, 16), (17, 3), (2, 40), (33, 35)] {
+            let from: Vec<u16> = (0..2 * rows * columns).map(|value| value as u16).collect();
+            let mut to = vec![0; from.len()];
+            let (rows, columns) = (rows as isize, columns as isize);
+            let dims = [2, columns as u32, rows as u32];
+            let turned = Layout::new(0, &[rows * columns, 1, columns]);
+            copy_block(&dims, &from, &turned, &mut to, &Layout::whole(&dims)).unwrap();
+            for (index, value) in (0..).zip(&to) {
+                let (matrix, column, row) = (index / rows / columns, index / rows % columns, index % rows);
+                assert_eq!(
+                    isize::try_from(*value),
+                    Ok((matrix * rows + row) * columns + column)
+                );
+            }
+            let short = &from[..from.len() - 1];
+            assert!(copy_block(&dims, short, &turned, &mut to, &Layout::whole(&dims)).is_err());
         }
     }
 

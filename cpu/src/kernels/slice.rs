@@ -1,9 +1,10 @@
 //! SLICE and STRIDED_SLICE: a part of a tensor.
 
 use nnhal_hal::ops::slice::ranges;
+use nnhal_hal::ops::{OperationContext, ShapeIssue};
 use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
-use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use super::blocks::{BlockCopy, Layout, by_element_size, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -19,24 +20,30 @@ fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn take<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let input = context.inputs.tensor(0)?;
-    let rank = input.shape.rank();
-    let ranges = ranges(context.inputs.rules(), &input.shape)?;
+    let copy = copy_of(context.inputs.rules())?;
+    let from = context.inputs.data::<T>(0)?;
+    copy.copy(from, context.outputs.data::<T>(0)?)
+}
+
+/// What a SLICE or STRIDED_SLICE copies.
+pub(crate) fn copy_of(context: &dyn OperationContext) -> Result<BlockCopy, ShapeIssue> {
+    let shape = context.shape(0)?;
+    let rank = shape.rank();
+    let ranges = ranges(context, &shape)?;
     let mut steps = [0; MAX_RANK];
     let mut start = 0_isize;
-    for ((step, range), of_one) in steps.iter_mut().zip(&ranges[..rank]).zip(steps_of(input.dims())) {
+    for ((step, range), of_one) in steps.iter_mut().zip(&ranges[..rank]).zip(steps_of(shape.dims())) {
         // Too large only beside an extent of 0, and then nothing is taken.
         start = of_one.saturating_mul(range.start as isize).saturating_add(start);
         *step = of_one.saturating_mul(range.stride as isize);
     }
     let counts = ranges.map(|range| range.count);
-    copy_block(
-        &counts[..rank],
-        input.data::<T>()?,
+    let counts = &counts[..rank];
+    Ok(BlockCopy::new(
+        counts,
         &Layout::new(start, &steps[..rank]),
-        context.outputs.data::<T>(0)?,
-        &Layout::whole(&counts[..rank]),
-    )
+        &Layout::whole(counts),
+    ))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! TRANSPOSE: a tensor with its axes in another order.
 
 use nnhal_hal::ops::transpose::permutation;
+use nnhal_hal::ops::{OperationContext, ShapeIssue};
 use nnhal_hal::{MAX_RANK, OperationType, tflite};
 
-use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use super::blocks::{BlockCopy, Layout, by_element_size, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -17,23 +18,28 @@ fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn permute<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let input = context.inputs.tensor(0)?;
-    let rank = input.shape.rank();
-    let axes = permutation(context.inputs.rules(), rank)?;
-    let steps = steps_of(input.dims());
-    let mut permuted = [0; MAX_RANK];
-    for (step, axis) in permuted.iter_mut().zip(&axes[..rank]) {
+    let copy = copy_of(context.inputs.rules())?;
+    let from = context.inputs.data::<T>(0)?;
+    copy.copy(from, context.outputs.data::<T>(0)?)
+}
+
+/// What a TRANSPOSE copies.
+pub(crate) fn copy_of(context: &dyn OperationContext) -> Result<BlockCopy, ShapeIssue> {
+    let shape = context.shape(0)?;
+    let rank = shape.rank();
+    let axes = permutation(context, rank)?;
+    let steps = steps_of(shape.dims());
+    let (mut extents, mut permuted) = ([0; MAX_RANK], [0; MAX_RANK]);
+    for ((extent, step), axis) in extents.iter_mut().zip(&mut permuted).zip(&axes[..rank]) {
+        *extent = shape.dim(*axis);
         *step = steps[*axis];
     }
-    let output = context.outputs.tensor(0)?;
-    let shape = output.shape;
-    copy_block(
-        shape.dims(),
-        input.data::<T>()?,
+    let extents = &extents[..rank];
+    Ok(BlockCopy::new(
+        extents,
         &Layout::new(0, &permuted[..rank]),
-        output.into_data::<T>()?,
-        &Layout::whole(shape.dims()),
-    )
+        &Layout::whole(extents),
+    ))
 }
 
 #[cfg(test)]
