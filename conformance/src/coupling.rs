@@ -12,7 +12,6 @@ use std::sync::Arc;
 use nnhal_hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType, tflite};
 
 use crate::generator::Generated;
-use crate::generator::narrower;
 
 /// Operations whose signed twin is another computation, or which have none. Source: the HAL's driver tests
 /// (case G10) leave those of NNAPI out.
@@ -40,7 +39,7 @@ const UNCOUPLED: &[OperationType] = &[
 /// more types is as NNAPI's.
 #[must_use]
 pub fn is_uncoupled(operation: OperationType) -> bool {
-    UNCOUPLED.contains(&narrower(operation).unwrap_or(operation))
+    UNCOUPLED.contains(&tflite::narrower(operation).unwrap_or(operation))
 }
 
 /// Operations that the reference rounds differently for the two types, so that outputs may be one step apart,

@@ -244,6 +244,13 @@ pub fn wider(operation: OperationType) -> Option<OperationType> {
     facts(wider).map(|_| wider)
 }
 
+/// NNAPI's operation that this one of the extension does for more types or ranks.
+#[must_use]
+pub fn narrower(operation: OperationType) -> Option<OperationType> {
+    let mut standard = OperationType::ALL.iter().copied();
+    standard.find(|narrower| wider(*narrower) == Some(operation))
+}
+
 /// What devices that have the extension say of it.
 #[must_use]
 pub fn extension() -> Extension {

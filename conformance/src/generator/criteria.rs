@@ -5,7 +5,6 @@
 
 use nnhal_hal::{Model, OperandType, OperationType, Subgraph, tflite};
 
-use super::counterpart::narrower;
 use crate::accuracy::Tolerance;
 
 /// What is allowed of the elements of one output.
@@ -90,7 +89,7 @@ const LARGEST_COMPARED: f64 = 1e3;
 /// are as strict as NNAPI's that do, the others as relaxed as its functions.
 fn row(operation: OperationType) -> Row {
     use OperationType as O;
-    match narrower(operation).unwrap_or(operation) {
+    match tflite::narrower(operation).unwrap_or(operation) {
         tflite::CONV_3D | tflite::CONV_3D_TRANSPOSE => CONVOLUTION,
         tflite::BROADCAST_TO
         | tflite::DYNAMIC_UPDATE_SLICE

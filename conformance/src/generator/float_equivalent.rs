@@ -13,7 +13,6 @@ use nnhal_hal::{
     OperationType, RequestPool, Subgraph, tflite,
 };
 
-use super::counterpart::narrower;
 use super::criteria;
 use super::generated::Generated;
 use super::graph::append;
@@ -186,7 +185,7 @@ fn is_apart(graph: &Subgraph) -> bool {
 fn of_floats(operation: OperationType) -> OperationType {
     let variants = ops::entry(operation).map_or(&[][..], |entry| entry.variants);
     let takes_floats = |variant: &Variant| variant.types.first() == Some(&OperandType::TENSOR_FLOAT32);
-    narrower(operation)
+    tflite::narrower(operation)
         .filter(|_| !variants.iter().any(takes_floats))
         .unwrap_or(operation)
 }

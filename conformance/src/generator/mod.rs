@@ -31,7 +31,6 @@ mod types;
 mod values;
 
 pub(crate) use arguments::key;
-pub(crate) use counterpart::narrower;
 pub use generated::Generated;
 
 use nnhal_hal::ops::{self, OperationEntry};

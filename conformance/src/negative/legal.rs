@@ -3,8 +3,6 @@
 
 use nnhal_hal::{Model, OperandType as T, OperationType as O, tflite};
 
-use crate::generator::narrower;
-
 /// A place in which an operand is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
@@ -109,7 +107,7 @@ pub(super) fn other_type(argument: &Argument, ty: T) -> bool {
 
 /// NNAPI's operation in place of the extension's that does the same.
 pub(super) fn as_in_nnapi(operation: O) -> O {
-    narrower(operation).unwrap_or(operation)
+    tflite::narrower(operation).unwrap_or(operation)
 }
 
 /// Whether an operand is both sides of a comparison, which compares any type with itself.
