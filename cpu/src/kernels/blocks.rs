@@ -74,8 +74,6 @@ pub(crate) struct BlockCopy {
 #[derive(Clone, Copy, Debug)]
 struct CopyAxes {
     outer: Block,
-    /// Along which `from` lies side by side, where `inner` does so in `to` alone.
-    near: Option<Axis>,
     inner: Axis,
 }
 
@@ -85,8 +83,7 @@ impl BlockCopy {
         let axes = (!extents.contains(&0)).then(|| {
             let mut outer = Block::merged(extents, from, to);
             let inner = outer.take_inner();
-            let near = outer.take_transposed(inner);
-            CopyAxes { outer, near, inner }
+            CopyAxes { outer, inner }
         });
         BlockCopy { axes }
     }
@@ -96,14 +93,14 @@ impl BlockCopy {
     /// # Errors
     /// The block reaches outside one of the arrays. Callers have proven that it does not.
     pub(crate) fn copy<T: Copy>(&self, from: &[T], to: &mut [T]) -> Result<(), KernelError> {
-        let Some(CopyAxes { outer, near, inner }) = self.axes else {
+        let Some(CopyAxes { outer, inner }) = self.axes else {
             return Ok(());
         };
         outer.for_each_start(|start| {
-            let copied = match near {
-                Some(near) => copy_transposed(from, to, start, (near, inner)),
-                None if inner.from == 1 && inner.to == 1 => copy_run(from, to, start, inner.extent),
-                None => copy_stepwise(from, to, start, inner),
+            let copied = if inner.from == 1 && inner.to == 1 {
+                copy_run(from, to, start, inner.extent)
+            } else {
+                copy_stepwise(from, to, start, inner)
             };
             copied.ok_or_else(|| OpError::operation("a block reaches outside its operand").into())
         })
@@ -111,8 +108,9 @@ impl BlockCopy {
 }
 
 fn copy_run<T: Copy>(from: &[T], to: &mut [T], start: Start, run: usize) -> Option<()> {
-    let target = part_mut(to, start.to, run)?;
-    target.copy_from_slice(part(from, start.from, run)?);
+    let source = from.get(usize::try_from(start.from).ok()?..)?.get(..run)?;
+    let target = to.get_mut(usize::try_from(start.to).ok()?..)?.get_mut(..run)?;
+    target.copy_from_slice(source);
     Some(())
 }
 
@@ -123,44 +121,6 @@ fn copy_stepwise<T: Copy>(from: &[T], to: &mut [T], start: Start, axis: Axis) ->
         at = axis.step(at, 1);
     }
     Some(())
-}
-
-/// Copies a matrix whose elements lie side by side along `near` in `from`, and along `inner` in `to`, by
-/// squares that a first-level cache holds.
-fn copy_transposed<T: Copy>(
-    from: &[T],
-    to: &mut [T],
-    start: Start,
-    (near, inner): (Axis, Axis),
-) -> Option<()> {
-    const SIDE: usize = 16;
-    for first in (0..near.extent).step_by(SIDE) {
-        let width = SIDE.min(near.extent - first);
-        let start = near.step(start, first);
-        for first in (0..inner.extent).step_by(SIDE) {
-            let height = SIDE.min(inner.extent - first);
-            let start = inner.step(start, first);
-            let mut lines = [&from[..0]; SIDE];
-            for (number, line) in lines[..height].iter_mut().enumerate() {
-                *line = part(from, inner.step(start, number).from, width)?;
-            }
-            for number in 0..width {
-                let target = part_mut(to, near.step(start, number).to, height)?;
-                for (element, line) in target.iter_mut().zip(&lines) {
-                    *element = line[number];
-                }
-            }
-        }
-    }
-    Some(())
-}
-
-fn part<T>(array: &[T], at: isize, count: usize) -> Option<&[T]> {
-    array.get(usize::try_from(at).ok()?..)?.get(..count)
-}
-
-fn part_mut<T>(array: &mut [T], at: isize, count: usize) -> Option<&mut [T]> {
-    array.get_mut(usize::try_from(at).ok()?..)?.get_mut(..count)
 }
 
 /// Where a walk is in both arrays.
@@ -240,17 +200,6 @@ impl Block {
     fn take_inner(&mut self) -> Axis {
         self.count = self.count.saturating_sub(1);
         self.axes[self.count]
-    }
-
-    /// Takes the axis out of the block along which elements lie side by side in the array that is read, if
-    /// `inner` is not that but is the one of the array that is written.
-    fn take_transposed(&mut self, inner: Axis) -> Option<Axis> {
-        let is_near = |axis: &Axis| axis.from == 1 && inner.from != 1 && inner.to == 1;
-        let number = self.axes[..self.count].iter().position(is_near)?;
-        let near = self.axes[number];
-        self.axes.copy_within(number + 1..self.count, number);
-        self.count -= 1;
-        Some(near)
     }
 
     /// Calls `each` with the places where the walks along the axes begin.
