@@ -232,6 +232,16 @@ operations! {
     CONV_3D_TRANSPOSE = FIRST_OWN + 0x54;
     /// QUANTIZED_LSTM over a sequence, with or without the batch before time.
     UNIDIRECTIONAL_SEQUENCE_LSTM = FIRST_OWN + 0x80;
+    /// The dimensions that two lists of dimensions broadcast to.
+    BROADCAST_ARGS = FIRST_OWN + 0x90;
+    /// The bits of a tensor as elements of another type.
+    BITCAST = FIRST_OWN + 0x91;
+    /// Floats rounded to the nearest of evenly spaced ones, as if quantized and dequantized.
+    FAKE_QUANT = FIRST_OWN + 0x92;
+    /// A tensor with room between its elements, and with more or less of it around them.
+    DILATE = FIRST_OWN + 0x93;
+    /// Element-wise shift to the left; by less than 0 bits or more than there are it gives 0.
+    LEFT_SHIFT = FIRST_OWN + 0x94;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

@@ -1,4 +1,4 @@
-//! BITWISE_XOR and RIGHT_SHIFT of the extension, on integers as they are stored.
+//! BITWISE_XOR, LEFT_SHIFT and RIGHT_SHIFT of the extension, on integers as they are stored.
 
 use nnhal_hal::{OperationType, tflite};
 
@@ -12,6 +12,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
         |context| by_element!(context, { [i32, u8, i8, i16] => exclusive_or(context) }),
     ),
     (
+        tflite::LEFT_SHIFT,
+        |context| by_element!(context, { [i32, u8, i8, i16] => shift_left(context) }),
+    ),
+    (
         tflite::RIGHT_SHIFT,
         |context| by_element!(context, { [i32, u8, i8, i16] => shift(context) }),
     ),
@@ -21,6 +25,16 @@ fn exclusive_or<T: bytemuck::Pod + std::ops::BitXor<Output = T>>(
     context: &mut KernelContext<'_>,
 ) -> Result<(), KernelError> {
     binary::<T, T>(context, |left, right| left ^ right)
+}
+
+/// Where no bit stays, because there are fewer or their number is negative, the result is 0.
+fn shift_left<T: bytemuck::Pod + std::ops::Shl<u32, Output = T> + Into<i64>>(
+    context: &mut KernelContext<'_>,
+) -> Result<(), KernelError> {
+    binary::<T, T>(context, |value, bits| match u32::try_from(bits.into()) {
+        Ok(bits) if bits < 8 * size_of::<T>() as u32 => value << bits,
+        _ => T::zeroed(),
+    })
 }
 
 /// Shifts by less than 0 bits count as 0, those by more than all bits but one as that. The sign stays.
@@ -63,6 +77,26 @@ mod tests {
             [0x0F, 0xFE]
         );
         assert_eq!(of(xor, T::TENSOR_QUANT16_SYMM, &[-1_i16], &[0x0FF0]), [!0x0FF0]);
+    }
+
+    #[test]
+    fn shifts_to_the_left_drop_what_has_no_room() {
+        let shift = tflite::LEFT_SHIFT;
+        assert_eq!(
+            of(
+                shift,
+                T::TENSOR_INT32,
+                &[1, 1, 1, 1, -1, 5],
+                &[0, 31, 32, -1, 2, i32::MIN]
+            ),
+            [1, i32::MIN, 0, 0, -4, 0]
+        );
+        assert_eq!(of(shift, T::TENSOR_QUANT8_ASYMM, &[255_u8, 1], &[4, 8]), [240, 0]);
+        assert_eq!(
+            of(shift, T::TENSOR_QUANT8_ASYMM_SIGNED, &[1_i8, 3], &[7]),
+            [-128; 2]
+        );
+        assert_eq!(of(shift, T::TENSOR_QUANT16_SYMM, &[1_i16], &[15]), [i16::MIN]);
     }
 
     #[test]

@@ -8,11 +8,13 @@ mod arg;
 mod arithmetic;
 mod batch_matmul;
 mod bbox_transform;
+mod bitcast;
 mod bits;
 pub(crate) mod blocks;
 mod box_with_nms_limit;
 mod boxes;
 pub(crate) mod broadcast;
+mod broadcast_args;
 mod broadcast_to;
 mod bucketize;
 mod cast;
@@ -25,8 +27,10 @@ mod cumsum;
 mod depthwise_convolution;
 mod detection_postprocessing;
 mod diagonals;
+mod dilate;
 mod dynamic_update_slice;
 pub mod element;
+mod fake_quant;
 mod fill;
 mod filters;
 mod fingerprint;
@@ -109,10 +113,12 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     arithmetic::KERNELS,
     batch_matmul::KERNELS,
     bbox_transform::KERNELS,
+    bitcast::KERNELS,
     bits::KERNELS,
     box_with_nms_limit::KERNELS,
     bucketize::KERNELS,
     cast::KERNELS,
+    broadcast_args::KERNELS,
     broadcast_to::KERNELS,
     channel_shuffle::KERNELS,
     comparison::KERNELS,
@@ -122,7 +128,9 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     depthwise_convolution::KERNELS,
     detection_postprocessing::KERNELS,
     diagonals::KERNELS,
+    dilate::KERNELS,
     dynamic_update_slice::KERNELS,
+    fake_quant::KERNELS,
     fill::KERNELS,
     floor_division::KERNELS,
     fully_connected::KERNELS,

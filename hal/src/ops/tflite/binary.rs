@@ -55,6 +55,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     plain(tflite::BITWISE_XOR, INTEGERS_AND_STEPS),
     plain(tflite::FLOOR_DIV, NUMBERS_AND_STEPS),
     plain(tflite::FLOOR_MOD, NUMBERS_AND_STEPS),
+    plain(tflite::LEFT_SHIFT, INTEGERS_AND_STEPS),
     plain(tflite::RIGHT_SHIFT, INTEGERS_AND_STEPS),
     plain(tflite::TRUNCATED_DIV, &[Variant::new(V1_2, &[T::TENSOR_INT32])]),
 ];

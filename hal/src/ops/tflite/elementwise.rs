@@ -1,6 +1,7 @@
-//! Element-wise functions of one operand: activations, COS, GELU, ROUND and SIGN.
+//! Element-wise functions of one operand: activations, COS, FAKE_QUANT, GELU, ROUND and SIGN.
 
 use crate::ops::activation;
+use crate::ops::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::same_as_input;
 use crate::ops::signature::{Form, Param, Ty, Variant};
@@ -43,6 +44,16 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
+            Param::scalar("least", T::FLOAT32),
+            Param::scalar("most", T::FLOAT32),
+            Param::scalar("bits", T::INT32),
+        ])],
+        check: check_bits,
+        ..unary(tflite::FAKE_QUANT, FLOATS)
+    },
+    OperationEntry {
+        forms: &[Form::default(&[
+            Param::new("input", Ty::Var(0)),
             Param::scalar("approximate", T::BOOL),
         ])],
         ..unary(tflite::GELU, FLOATS_AND_STEPS)
@@ -51,3 +62,16 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     unary(tflite::RSQRT, SIXTEEN_BIT),
     unary(tflite::SIGN, NUMBERS),
 ];
+
+/// How many bits FAKE_QUANT rounds to.
+pub fn bits(context: &dyn OperationContext) -> Result<i32, ShapeIssue> {
+    match context.i32(3)? {
+        bits @ 2..=16 => Ok(bits),
+        bits => Err(OpError::input(3, format!("(bits) is {bits}, must be from 2 to 16")).into()),
+    }
+}
+
+fn check_bits(context: &dyn OperationContext) -> Result<(), OpError> {
+    unless_unknown(bits(context))?;
+    Ok(())
+}

@@ -3,10 +3,12 @@
 //! Those that are wider than NNAPI's have its arguments, rules and shapes, and more types or ranks.
 
 mod binary;
+mod bitcast;
 mod choice;
 mod conversion;
 mod diagonals;
-mod elementwise;
+pub mod dilate;
+pub mod elementwise;
 pub mod filling;
 mod joining;
 mod layers;
@@ -30,9 +32,11 @@ use crate::OperationType;
 /// The table, by family.
 pub const FAMILIES: &[&[OperationEntry]] = &[
     binary::ENTRIES,
+    bitcast::ENTRIES,
     choice::ENTRIES,
     conversion::ENTRIES,
     diagonals::ENTRIES,
+    dilate::ENTRIES,
     elementwise::ENTRIES,
     filling::ENTRIES,
     joining::ENTRIES,
