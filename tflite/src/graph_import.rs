@@ -26,6 +26,8 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) placed: HashMap<usize, usize>,
     /// The graphs whose import is under way, outermost first.
     pub(crate) open: Vec<usize>,
+    /// How many tensors and operators graphs had that were put in place of an operator.
+    pub(crate) inlined: usize,
     pub(crate) has_float16_weights: bool,
     pub(crate) notes: Vec<Note>,
 }
@@ -68,6 +70,8 @@ pub(crate) struct Variable {
 pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) model: &'m mut ModelImport<'f, 'a>,
     pub(crate) number: usize,
+    /// The operator of the graph around it that this one stands for, if its operators are put there.
+    pub(crate) stands_for: Option<usize>,
     pub(crate) tensors: Vec<Tensor<'a>>,
     /// The operand that holds each tensor's value at this point, once there is one.
     pub(crate) values: Vec<Option<Id>>,
@@ -92,6 +96,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         GraphImport {
             model,
             number,
+            stands_for: None,
             values: vec![None; tensors.len()],
             tensors,
             converted: HashMap::new(),
@@ -104,6 +109,11 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
     /// Which graph of the file this is.
     pub(crate) fn number(&self) -> usize {
         self.number
+    }
+
+    /// The operator that an operation stands for which is made of the operator `index`.
+    pub(crate) fn origin(&self, index: usize) -> usize {
+        self.stands_for.unwrap_or(index)
     }
 
     /// Whether this is the model's main graph.

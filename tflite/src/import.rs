@@ -83,6 +83,7 @@ fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
         referenced: Vec::new(),
         placed: HashMap::new(),
         open: vec![main],
+        inlined: 0,
         has_float16_weights: false,
         notes: Vec::new(),
     }
@@ -163,6 +164,24 @@ impl ModelImport<'_, '_> {
         if self.placed.contains_key(&number) {
             return Ok(());
         }
+        self.enter(number)?;
+        let place = self.referenced.len();
+        self.referenced.push(None);
+        let finished = GraphImport::new(self, number)
+            .run(arguments)
+            .map_err(|error| Refusal::Inner(Box::new(error)))?;
+        self.open.pop();
+        self.referenced[place] = Some(ReferencedGraph {
+            number,
+            graph: finished.graph,
+            origins: finished.origins,
+        });
+        self.placed.insert(number, place);
+        Ok(())
+    }
+
+    /// Notes that the import of the graph `number` of the file begins, if it may.
+    pub(crate) fn enter(&mut self, number: usize) -> Result<(), Refusal> {
         if number >= self.file.graphs().len() {
             let count = self.file.graphs().len();
             return Err(Refusal::Reason(format!(
@@ -179,19 +198,7 @@ impl ModelImport<'_, '_> {
                 "control flow nests more than {MAX_NESTING} deep"
             )));
         }
-        let place = self.referenced.len();
-        self.referenced.push(None);
         self.open.push(number);
-        let finished = GraphImport::new(self, number)
-            .run(arguments)
-            .map_err(|error| Refusal::Inner(Box::new(error)))?;
-        self.open.pop();
-        self.referenced[place] = Some(ReferencedGraph {
-            number,
-            graph: finished.graph,
-            origins: finished.origins,
-        });
-        self.placed.insert(number, place);
         Ok(())
     }
 }
@@ -200,14 +207,20 @@ impl GraphImport<'_, '_, '_> {
     /// Imports the graph. Where it is called with arguments, their dimensions are those of its inputs.
     fn run(mut self, arguments: &[Vec<u32>]) -> Result<Finished, ImportError> {
         let inputs = self.add_inputs(arguments)?;
+        self.add_operators()?;
+        let outputs = self.outputs()?;
+        self.finish(inputs, outputs)
+    }
+
+    /// Adds the operations of all operators.
+    pub(crate) fn add_operators(&mut self) -> Result<(), ImportError> {
         let graph = &self.model.file.graphs()[self.number];
         for (index, operator) in graph.operators.iter().enumerate() {
-            let mut node = Node::new(&mut self, operator, index);
+            let mut node = Node::new(self, operator, index);
             let mapped = import_called(&mut node).and_then(|()| operators::map(&mut node));
             mapped.map_err(|refusal| operators::error(&node, refusal))?;
         }
-        let outputs = self.outputs()?;
-        self.finish(inputs, outputs)
+        Ok(())
     }
 
     fn finish(
@@ -248,7 +261,7 @@ impl GraphImport<'_, '_, '_> {
         })
     }
 
-    fn tensor_error(&self, tensor: usize, reason: String) -> ImportError {
+    pub(crate) fn tensor_error(&self, tensor: usize, reason: String) -> ImportError {
         ImportError::Tensor {
             graph: self.number,
             label: self.tensors[tensor].label(tensor),

@@ -7,7 +7,7 @@ pub(crate) mod options;
 pub(crate) mod reader;
 pub(crate) mod tables;
 
-use options::Options;
+use options::{Options, Union};
 use reader::ReadError;
 use tables::{Model, Operator, OperatorCode, SubGraph, Tensor};
 
@@ -207,18 +207,21 @@ impl<'a> File<'a> {
 /// # Errors
 /// What is wrong with them.
 pub(crate) fn decode_options<'a, T: Options<'a>>(operator: &Operator<'a>) -> Result<T, String> {
-    if !operator.options.is_present() {
+    let (ty, options) = match T::UNION {
+        Union::First => (operator.options_type, &operator.options),
+        Union::Second => (operator.second_options_type, &operator.second_options),
+    };
+    if !options.is_present() {
         return Ok(T::default());
     }
-    if operator.options_type != T::CODE {
+    if ty != T::CODE {
         return Err(format!(
-            "its options are of type {}, must be {} ({})",
-            operator.options_type,
+            "its options are of type {ty}, must be {} ({})",
             T::CODE,
             T::NAME
         ));
     }
-    let options = operator.options.decode::<T>();
+    let options = options.decode::<T>();
     let options = options.map_err(|error| format!("its {} are damaged: {error}", T::NAME))?;
     Ok(options.unwrap_or_default())
 }

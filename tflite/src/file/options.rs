@@ -3,16 +3,27 @@
 
 use super::reader::{Numbers, Table, Text, table};
 
-/// A table of the union of operator options.
+/// Where an operator carries its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Union {
+    /// In `BuiltinOptions`.
+    First,
+    /// In `BuiltinOptions2`, which came when the first one had no room left.
+    Second,
+}
+
+/// A table of a union of operator options.
 pub(crate) trait Options<'a>: Table<'a> + Default {
     /// The name in the format, for messages.
     const NAME: &'static str;
+    /// The union.
+    const UNION: Union;
     /// The value of the union's type field.
     const CODE: u8;
 }
 
 macro_rules! options {
-    ($($name:ident $(<$life:lifetime>)? = $code:literal {
+    (of $union:ident $($name:ident $(<$life:lifetime>)? = $code:literal {
         $($field:ident: $ty:ty = $default:expr, $number:literal;)*
     })*) => {$(
         table! {
@@ -20,23 +31,27 @@ macro_rules! options {
             $name $(<$life>)? { $($field: $ty = $default, $number;)* }
         }
 
-        options!(@union $name $(<$life>)? = $code);
+        options!(@union $union $name $(<$life>)? = $code);
     )*};
-    (@union $name:ident<$life:lifetime> = $code:literal) => {
+    (@union $union:ident $name:ident<$life:lifetime> = $code:literal) => {
         impl<$life> Options<$life> for $name<$life> {
             const NAME: &'static str = stringify!($name);
+            const UNION: Union = Union::$union;
             const CODE: u8 = $code;
         }
     };
-    (@union $name:ident = $code:literal) => {
+    (@union $union:ident $name:ident = $code:literal) => {
         impl<'a> Options<'a> for $name {
             const NAME: &'static str = stringify!($name);
+            const UNION: Union = Union::$union;
             const CODE: u8 = $code;
         }
     };
 }
 
 options! {
+    of First
+
     Conv2DOptions = 1 {
         padding: i8 = 0, 0;
         stride_w: i32 = 0, 1;
@@ -153,6 +168,12 @@ options! {
         stride_h: i32 = 0, 2;
         activation: i8 = 0, 3;
     }
+    FakeQuantOptions = 58 {
+        min: f32 = 0.0, 0;
+        max: f32 = 0.0, 1;
+        num_bits: i32 = 0, 2;
+        narrow_range: bool = false, 3;
+    }
     PackOptions = 59 {
         axis: i32 = 0, 1;
     }
@@ -240,5 +261,19 @@ options! {
     }
     GeluOptions = 116 {
         approximate: bool = false, 0;
+    }
+}
+
+options! {
+    of Second
+
+    StablehloPadOptions<'a> = 10 {
+        edge_padding_low: Numbers<'a, i64> = Numbers::default(), 0;
+        edge_padding_high: Numbers<'a, i64> = Numbers::default(), 1;
+        interior_padding: Numbers<'a, i64> = Numbers::default(), 2;
+    }
+    StableHLOCompositeOptions<'a> = 21 {
+        name: Text<'a> = Text::default(), 0;
+        decomposition_subgraph_index: i32 = 0, 1;
     }
 }

@@ -110,6 +110,8 @@ table! {
         options_type: u8 = 0, 3;
         options: Deferred<'a> = Deferred::default(), 4;
         intermediates: Numbers<'a, i32> = Numbers::default(), 8;
+        second_options_type: u8 = 0, 11;
+        second_options: Deferred<'a> = Deferred::default(), 12;
     }
 }
 

@@ -10,6 +10,8 @@ use crate::tensor::ElementType;
 
 const FUSED: &str = "fused activation passed on; TANH as an operation of its own";
 
+const UNQUANTIZED: &str = "floats and integers of 32 or 64 bits";
+
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::ADD, &[O::ADD], FUSED, |node| {
         let activation = node.options::<AddOptions>()?.activation;
@@ -70,6 +72,25 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::RIGHT_SHIFT, &[tflite::RIGHT_SHIFT], "", |node| {
         plain(node, tflite::RIGHT_SHIFT)
     }),
+    Mapping::new(Builtin::STABLEHLO_SHIFT_LEFT, &[tflite::LEFT_SHIFT], "", |node| {
+        plain(node, tflite::LEFT_SHIFT)
+    }),
+    Mapping::new(Builtin::STABLEHLO_ADD, &[O::ADD], UNQUANTIZED, |node| {
+        require_numbers(node)?;
+        with_activation(node, O::ADD, 0)
+    }),
+    Mapping::new(Builtin::STABLEHLO_MULTIPLY, &[O::MUL], UNQUANTIZED, |node| {
+        require_numbers(node)?;
+        with_activation(node, O::MUL, 0)
+    }),
+    Mapping::new(Builtin::STABLEHLO_MAXIMUM, &[O::MAXIMUM], UNQUANTIZED, |node| {
+        require_numbers(node)?;
+        plain(node, O::MAXIMUM)
+    }),
+    Mapping::new(Builtin::STABLEHLO_MINIMUM, &[O::MINIMUM], UNQUANTIZED, |node| {
+        require_numbers(node)?;
+        plain(node, O::MINIMUM)
+    }),
     Mapping::new(
         Builtin::SQUARED_DIFFERENCE,
         &[O::SUB, O::MUL],
@@ -99,6 +120,19 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         add_n,
     ),
 ];
+
+/// Refuses small integers, which wrap in the file's runtime, whatever their scale.
+fn require_numbers(node: &Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let found = node.tensor(0)?.element_type;
+    let is_taken = matches!(
+        found,
+        ElementType::Float32 | ElementType::Float16 | ElementType::Int32 | ElementType::Int64
+    );
+    if is_taken {
+        return Ok(());
+    }
+    Err(node.input_error(0, format_args!("has {found} elements, must have {UNQUANTIZED}")))
+}
 
 /// An operation of two inputs and an activation code.
 fn with_activation(node: &mut Node<'_, '_, '_, '_>, kind: O, activation: i8) -> Result<(), Refusal> {

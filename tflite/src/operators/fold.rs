@@ -61,6 +61,7 @@ pub(super) fn fold(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result
         Builtin::PACK => pack(node)?,
         Builtin::FILL => fill(node)?,
         Builtin::RANGE => range(node)?,
+        Builtin::BROADCAST_ARGS => broadcast_args(node)?,
         _ => None,
     };
     match result {
@@ -370,6 +371,24 @@ fn pack(node: &Node<'_, '_, '_, '_>) -> Result<Option<Integers>, Refusal> {
         .all(|part| part.dimensions.is_empty() && part.values.len() == 1)
         && matches!(axis, 0 | -1);
     Ok(packs_scalars.then(|| Integers::vector(parts.into_iter().flat_map(|part| part.values).collect())))
+}
+
+/// The dimensions that two lists broadcast to; none if they do not.
+fn broadcast_args(node: &Node<'_, '_, '_, '_>) -> Result<Option<Integers>, Refusal> {
+    let (left, right) = (input(node, 0)?.values, input(node, 1)?.values);
+    let length = left.len().max(right.len());
+    let aligned = |list: &[i64], at: usize| match (at + list.len()).checked_sub(length) {
+        Some(place) => list[place],
+        None => 1,
+    };
+    let values: Option<Vec<i64>> = (0..length)
+        .map(|at| match (aligned(&left, at), aligned(&right, at)) {
+            (one, other) if one == other || other == 1 => Some(one),
+            (1, other) => Some(other),
+            _ => None,
+        })
+        .collect();
+    Ok(values.map(Integers::vector))
 }
 
 fn fill(node: &Node<'_, '_, '_, '_>) -> Result<Option<Integers>, Refusal> {

@@ -12,6 +12,7 @@ mod activation;
 mod arithmetic;
 mod batch_matmul;
 mod comparison;
+mod composite;
 mod control_flow;
 mod convolution;
 mod elementwise;
@@ -74,6 +75,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Recurrent layers, one step", recurrent::MAPPINGS),
     ("Recurrent layers, sequences", sequence::MAPPINGS),
     ("Control flow", control_flow::MAPPINGS),
+    ("Composites", composite::MAPPINGS),
     ("Resource variables", resources::MAPPINGS),
 ];
 

@@ -294,6 +294,13 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         Ok(self.graph.constant(operand, &bytes)?)
     }
 
+    /// A TENSOR_INT32 constant of pairs.
+    pub(crate) fn pairs_i32(&mut self, values: &[i32]) -> Result<Id, Refusal> {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let operand = Operand::new(OperandType::TENSOR_INT32, &[values.len() as u32 / 2, 2]);
+        Ok(self.graph.constant(operand, &bytes)?)
+    }
+
     /// A constant of these bytes, repeated to fill `operand`.
     pub(crate) fn filled(&mut self, operand: Operand, element: &[u8]) -> Result<Id, Refusal> {
         let count = operand
@@ -322,7 +329,8 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
 
     /// Adds an operation.
     pub(crate) fn emit(&mut self, kind: OperationType, inputs: &[Id], outputs: &[Id]) -> Result<(), Refusal> {
-        Ok(self.graph.builder.emit(self.index, kind, inputs, outputs)?)
+        let origin = self.graph.origin(self.index);
+        Ok(self.graph.builder.emit(origin, kind, inputs, outputs)?)
     }
 
     /// Adds a RESHAPE of `from` to `to` with these dimensions.

@@ -1,11 +1,11 @@
 //! Padding.
 
-use nnhal_hal::{OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use crate::file::options::MirrorPadOptions;
+use crate::file::options::{MirrorPadOptions, StablehloPadOptions};
 use crate::graph::Id;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
@@ -35,7 +35,55 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         let output = node.output_moved_from(0, inputs[0])?;
         node.emit(O::MIRROR_PAD, &inputs, &[output])
     }),
+    Mapping::new(Builtin::DILATE, &[tflite::DILATE], "", |node| {
+        let inputs = [node.input(0)?, node.input(1)?];
+        let value = value_in(node, 2, inputs[0])?;
+        let output = node.output_moved_from(0, inputs[0])?;
+        node.emit(tflite::DILATE, &[inputs[0], inputs[1], value], &[output])
+    }),
+    Mapping::new(Builtin::STABLEHLO_PAD, &[tflite::DILATE], "", stablehlo_pad),
 ];
+
+fn stablehlo_pad(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let options = node.options::<StablehloPadOptions<'_>>()?;
+    let narrow =
+        |value: i64| i32::try_from(value).map_err(|_| format!("it pads by {value}, which is beyond 32 bits"));
+    let steps = options
+        .interior_padding
+        .iter()
+        .map(|room| narrow(room.saturating_add(1)));
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let (low, high) = (
+        options.edge_padding_low.to_vec(),
+        options.edge_padding_high.to_vec(),
+    );
+    if low.len() != steps.len() || high.len() != steps.len() {
+        return Err("its options pad different numbers of axes".into());
+    }
+    let edges = low.into_iter().zip(high).flat_map(|(low, high)| [low, high]);
+    let edges = edges.map(narrow).collect::<Result<Vec<_>, _>>()?;
+    let input = node.input(0)?;
+    let value = value_in(node, 1, input)?;
+    let steps = node.tensor_i32(&steps)?;
+    let edges = node.pairs_i32(&edges)?;
+    let output = node.output_moved_from(0, input)?;
+    node.emit(tflite::DILATE, &[input, steps, value, edges], &[output])
+}
+
+/// The value that fills the room, in the steps of the tensor, which a constant need not state.
+fn value_in(node: &mut Node<'_, '_, '_, '_>, number: usize, beside: Id) -> Result<Id, Refusal> {
+    let operand = node.graph.builder.operand(beside).clone();
+    let value = node.tensor(number)?;
+    let is_unscaled = value.is_constant() && value.quantization().is_none();
+    if !(is_unscaled && operand.operand_type.is_quantized_per_tensor()) {
+        return node.input(number);
+    }
+    let index = node.input_index(number)?;
+    let wanted =
+        Operand::new(operand.operand_type, &[1]).with_quantization(operand.scale, operand.zero_point);
+    let id = node.graph.requalified(index, wanted);
+    id.map_err(|reason| node.input_error(number, reason))
+}
 
 /// The padding value as a scalar: a float beside floats, an integer in the units of quantized values.
 fn pad_value(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<Id, Refusal> {

@@ -6,6 +6,7 @@ use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::{floats, sparse};
+use crate::file::options::FakeQuantOptions;
 use crate::graph::Id;
 use crate::tensor::{ElementType, Quantization};
 use crate::values;
@@ -56,6 +57,31 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.set_constant(0, dimensions, data)
         },
     ),
+    Mapping::new(
+        Builtin::FAKE_QUANT,
+        &[tflite::FAKE_QUANT],
+        "without narrow range, as in the file's runtime",
+        |node| {
+            let options = node.options::<FakeQuantOptions>()?;
+            if options.narrow_range {
+                return Err("it has a narrow range, which the file's runtime refuses".into());
+            }
+            let inputs = [
+                node.input(0)?,
+                node.scalar_float(options.min, T::TENSOR_FLOAT32)?,
+                node.scalar_float(options.max, T::TENSOR_FLOAT32)?,
+                node.scalar_i32(options.num_bits)?,
+            ];
+            let output = node.output(0)?;
+            node.emit(tflite::FAKE_QUANT, &inputs, &[output])
+        },
+    ),
+    Mapping::new(
+        Builtin::BITCAST,
+        &[tflite::BITCAST, O::RESHAPE],
+        "a RESHAPE where the input is a scalar; no 64-bit integers",
+        bitcast,
+    ),
 ];
 
 fn quantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
@@ -101,6 +127,31 @@ fn dequantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let input = node.input(0)?;
     let output = node.output(0)?;
     node.emit(O::DEQUANTIZE, &[input], &[output])
+}
+
+fn bitcast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    const WIDE: &str = "has int64 elements, which have 32 bits in the model";
+    if node.tensor(0)?.element_type == ElementType::Int64 {
+        return Err(node.input_error(0, WIDE));
+    }
+    if node.output_tensor(0)?.element_type == ElementType::Int64 {
+        return Err(node.output_error(0, WIDE));
+    }
+    let input = node.input(0)?;
+    let is_scalar = node.tensor(0)?.dimensions.is_empty() && node.dimensions(0)? == [1];
+    let output = node.output(0)?;
+    let operand = node.graph.builder.operand(output).clone();
+    let parts = node.ty(input).element_size() / operand.operand_type.element_size();
+    if !is_scalar || parts < 2 {
+        return node.emit(tflite::BITCAST, &[input], &[output]);
+    }
+    // A scalar has one dimension in the model, which the result has then, too.
+    let row = node.temporary(Operand {
+        dimensions: Vec::new(),
+        ..operand
+    })?;
+    node.emit(tflite::BITCAST, &[input], &[row])?;
+    node.emit_reshape(row, output, &[parts as u32])
 }
 
 fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {

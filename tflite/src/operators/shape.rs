@@ -43,6 +43,16 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.emit(tflite::SHAPE, &[input], &[output])
         },
     ),
+    Mapping::new(
+        Builtin::BROADCAST_ARGS,
+        &[tflite::BROADCAST_ARGS],
+        "a constant, where both inputs are",
+        |node| {
+            let inputs = node.inputs(2)?;
+            let output = node.output(0)?;
+            node.emit(tflite::BROADCAST_ARGS, &inputs, &[output])
+        },
+    ),
     Mapping::new(Builtin::RANK, &[], "a constant", |node| {
         node.rank(0)?;
         Err("its result does not fit its element type".into())

@@ -6,10 +6,9 @@ const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
 const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
-const NO_BITS: &str = "NNAPI has no operations on bits";
 const NO_COMPLEX: &str = "NNAPI has no complex numbers";
 const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
-const NO_STABLEHLO: &str = "NNAPI has no StableHLO operations; convert the model without them";
+const NO_STABLEHLO: &str = "the file's own runtime has no CPU kernel for it; convert the model without it";
 const NO_RANDOM: &str = "NNAPI's only random operation is RANDOM_MULTINOMIAL";
 
 /// The reason for each operator of the format that has no mapping.
@@ -20,7 +19,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::CUSTOM, "NNAPI has no equivalent of custom operators"),
     (Builtin::EMBEDDING_LOOKUP_SPARSE, NO_SPARSE_FORM),
     (Builtin::DELEGATE, NO_EQUIVALENT),
-    (Builtin::FAKE_QUANT, NO_EQUIVALENT),
     (
         Builtin::PLACEHOLDER_FOR_GREATER_OP_CODES,
         "it is no operator but a placeholder of the format",
@@ -33,17 +31,41 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::HASHTABLE_FIND, NO_RESOURCES),
     (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
-    (Builtin::BROADCAST_ARGS, NO_EQUIVALENT),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::RANDOM_UNIFORM, NO_RANDOM),
-    (Builtin::BITCAST, NO_BITS),
-    (Builtin::DILATE, NO_EQUIVALENT),
     (Builtin::REDUCE_WINDOW, NO_EQUIVALENT),
+    (Builtin::STABLEHLO_AND, NO_EQUIVALENT),
+    (Builtin::STABLEHLO_SCATTER, NO_EQUIVALENT),
+    (Builtin::STABLEHLO_GATHER, NO_EQUIVALENT),
+    (Builtin::STABLEHLO_REDUCE_WINDOW, NO_EQUIVALENT),
+    (
+        Builtin::STABLEHLO_RNG_BIT_GENERATOR,
+        "its state has unsigned integers of 64 bits, which NNAPI has not",
+    ),
+    (Builtin::STABLEHLO_CASE, NO_CALLS),
 ];
 
-/// Whether the operator is StableHLO's.
+/// The operators of StableHLO that have a mapping, or a reason of their own.
+const STABLEHLO: &[Builtin] = &[
+    Builtin::STABLEHLO_ADD,
+    Builtin::STABLEHLO_MULTIPLY,
+    Builtin::STABLEHLO_MAXIMUM,
+    Builtin::STABLEHLO_MINIMUM,
+    Builtin::STABLEHLO_PAD,
+    Builtin::STABLEHLO_COMPOSITE,
+    Builtin::STABLEHLO_SHIFT_LEFT,
+    Builtin::STABLEHLO_AND,
+    Builtin::STABLEHLO_SCATTER,
+    Builtin::STABLEHLO_GATHER,
+    Builtin::STABLEHLO_REDUCE_WINDOW,
+    Builtin::STABLEHLO_RNG_BIT_GENERATOR,
+    Builtin::STABLEHLO_CASE,
+];
+
+/// Whether the operator is one of StableHLO's that the file's own runtime does not compute either.
 fn is_stablehlo(operator: Builtin) -> bool {
-    operator.name().is_some_and(|name| name.starts_with("STABLEHLO_"))
+    let is_named = |name: &str| name.starts_with("STABLEHLO_");
+    operator.name().is_some_and(is_named) && !STABLEHLO.contains(&operator)
 }
 
 /// Whether there is a reason why this operator has no mapping.

@@ -41,13 +41,18 @@ def family(function):
     return function
 
 
-def options(name, **fields):
+def options(name, /, **fields):
     """An options table of the format with these fields, and its place in the union."""
     table = getattr(schema, name + "T")()
     for field, value in fields.items():
         assert hasattr(table, field), (name, field)
         setattr(table, field, value)
-    return getattr(schema.BuiltinOptions, name), table
+    return getattr(union_of(name), name), table
+
+
+def union_of(name):
+    """The union that has the options table of this name."""
+    return schema.BuiltinOptions if hasattr(schema.BuiltinOptions, name) else schema.BuiltinOptions2
 
 
 class Graph:
@@ -154,7 +159,11 @@ class Graph:
             if not keep:
                 self.graph.outputs.append(index)
         if with_options:
-            node.builtinOptionsType, node.builtinOptions = with_options
+            name = type(with_options[1]).__name__.removesuffix("T")
+            if union_of(name) is schema.BuiltinOptions:
+                node.builtinOptionsType, node.builtinOptions = with_options
+            else:
+                node.builtinOptions2Type, node.builtinOptions2 = with_options
         self.graph.operators.append(node)
         return node.outputs[0] if len(outputs) == 1 else node.outputs
 
@@ -220,7 +229,7 @@ def write(name, function):
     for index, values in enumerate(graph.inputs):
         np.save(folder / f"input_{index}.npy", values)
     for index, values in enumerate(outputs):
-        assert np.isfinite(values.astype(np.float64)).all(), (name, index, graph.graph.outputs)
+        assert np.isfinite(values).all(), (name, index, graph.graph.outputs)
         np.save(folder / f"output_{index}.npy", values)
     print(name, len(graph.inputs), len(outputs), len(model))
 
@@ -251,6 +260,116 @@ def elementwise_extension(g):
         y = g.integers(dtype, 2, 3, 4, quant=(0.05, zero_points[0]))
         out = (dtype, (0.03, zero_points[1]))
         g.op("GELU", [y], out, with_options=options("GeluOptions"), label=np.dtype(dtype).name)
+
+
+@family
+def bits_extension(g):
+    """The bits of elements as those of other types, and shifted."""
+    x, y, scalar = g.floats(2, 3), g.integers(I8, 3, 4), g.floats()
+    g.op("BITCAST", [x], I32, label="float to int32")
+    g.op("BITCAST", [x], I16, label="float to int16")
+    g.op("BITCAST", [x], U8, label="float to uint8")
+    g.op("BITCAST", [scalar], I8, label="scalar to int8")
+    g.op("BITCAST", [y], I32, label="int8 to int32")
+    g.op("BITCAST", [g.integers(I16, 5)], U8, label="int16 to uint8")
+    for dtype in (I8, I16, I32):
+        z, bits = g.integers(dtype, 2, 8), g.integers(dtype, 2, 8, low=0, high=7)
+        g.op("STABLEHLO_SHIFT_LEFT", [z, bits], dtype, label=np.dtype(dtype).name,
+             with_options=options("StablehloShiftLeftOptions"))
+
+
+@family
+def fake_quantization(g):
+    x = g.floats(4, 5, low=-3.0, high=3.0)
+    for low, high, bits in ((-1.0, 2.0, 8), (-0.3, 2.6, 4), (0.5, 2.5, 16), (-2.0, -1.0, 3)):
+        g.op("FAKE_QUANT", [x], F32, label=f"{low} to {high} in {bits} bits",
+             with_options=options("FakeQuantOptions", min=low, max=high, numBits=bits))
+
+
+@family
+def dilation(g):
+    """Room between elements, and around them."""
+    x, y = g.floats(2, 3, 2), g.integers(I8, 2, 4, quant=(0.5, 3))
+    g.op("DILATE", [x, g.constant(np.int32([2, 1, 3])), g.constant(F32(1.5))], F32, with_options=options("DilateOptions"))
+    g.op("DILATE", [y, g.constant(np.int32([1, 2])), g.constant(I8(3), (0.5, 3))], (I8, (0.5, 3)),
+         with_options=options("DilateOptions"))
+    value = g.constant(F32(-1.0))
+    for low, high, interior in (([1, 0, 2], [0, 1, 0], [0, 0, 0]), ([1, -1, 0], [-1, 2, 0], [2, 1, 0])):
+        g.op("STABLEHLO_PAD", [x, value], F32, label=f"{low} {high} {interior}",
+             with_options=options("StablehloPadOptions", edgePaddingLow=low, edgePaddingHigh=high,
+                                  interiorPadding=interior))
+
+
+@family
+def broadcast_arguments(g):
+    """Dimensions that come at execution, and constant ones."""
+    x, y = g.input(np.int32([[4, 1, 3], [1, 2, 1]])), g.input(np.int32([[5, 1], [2, 6]]))
+    g.op("BROADCAST_ARGS", [x, y], I32)
+    g.op("BROADCAST_ARGS", [g.constant(np.int32([1, 3])), g.constant(np.int32([2, 1, 1]))], I32, label="constant")
+
+
+@family
+def windows(g):
+    x, y = g.floats(2, 5, 4), g.integers(I32, 4, 4, low=-9, high=9)
+    lists = [g.constant(np.int64(values)) for values in ([1, 2, 3], [1, 2, 1], [1, 2, 1])]
+    for code in (1, 2, 3, 4):
+        start = g.constant(F32(0.5))
+        g.op("REDUCE_WINDOW", [x, start, *lists], F32, label=f"{code}",
+             with_options=options("ReduceWindowOptions", reduceFunction=code))
+    flags = g.booleans(5)
+    for code in (5, 6):
+        lists = [g.constant(np.int64(values)) for values in ([2], [1], [2])]
+        g.op("REDUCE_WINDOW", [flags, g.constant(np.bool_(code == 5)), *lists], bool, label=f"{code}",
+             with_options=options("ReduceWindowOptions", reduceFunction=code))
+    bodies = ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")
+    for graph, body in enumerate(bodies, 1):
+        g.op("STABLEHLO_REDUCE_WINDOW", [y, g.constant(I32(1))], I32, label=body,
+             with_options=options("StablehloReduceWindowOptions", windowDimensions=[2, 2], windowStrides=[1, 2],
+                                  baseDilations=[2, 1], windowDilations=[1, 1], padding=[1, 0, 0, 1],
+                                  bodySubgraphIndex=graph))
+    main = g.graph
+    for body in bodies:
+        g.begin()
+        g.op(body, [g.argument(I32, []), g.argument(I32, [])], I32)
+    g.graph = main
+
+
+@family
+def composites(g):
+    """Composites, one of which has another in its graph, and passes a constant on."""
+    x, y = g.floats(2, 3), g.floats(2, 3)
+    inner = options("StableHLOCompositeOptions", name="test.inner", decompositionSubgraphIndex=2, compositeAttributes=[])
+    outer = options("StableHLOCompositeOptions", name="test.outer", decompositionSubgraphIndex=1, compositeAttributes=[])
+    g.op("STABLEHLO_COMPOSITE", [x, y], F32, F32, with_options=outer)
+    total = g.op("STABLEHLO_ADD", [x, y], F32, keep=True)
+    g.op("STABLEHLO_COMPOSITE", [total, g.constant(np.int32([1, 0]))], F32, with_options=inner, label="again")
+    for operator in ("STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM"):
+        g.op(operator, [x, y], F32)
+    main = g.graph
+    g.begin()
+    a, b = g.argument(F32, [2, 3]), g.argument(F32, [2, 3])
+    product = g.op("STABLEHLO_MULTIPLY", [a, b], F32, keep=True)
+    g.op("STABLEHLO_COMPOSITE", [product, g.constant(np.int32([1, 0]))], F32, with_options=inner)
+    g.op("NEG", [a], F32)
+    g.begin()
+    a, axes = g.argument(F32, [2, 3]), g.argument(I32, [2])
+    turned = g.op("TRANSPOSE", [a, axes], F32, with_options=options("TransposeOptions"), keep=True)
+    g.op("RELU", [turned], F32)
+    g.graph = main
+    for graph in g.model.subgraphs[1:]:
+        for tensor in graph.tensors:
+            tensor.shape = tensor.shape or [2, 3]
+
+
+@family
+def spectra(g):
+    x = g.floats(2, 3, 6)
+    for rows, columns in ((4, 8), (2, 4), (1, 16)):
+        lengths = g.constant(np.int32([rows, columns]))
+        y = g.op("RFFT2D", [x, lengths], schema.TensorType.COMPLEX64, with_options=options("Rfft2dOptions"),
+                 label=f"{rows} {columns}")
+        for operator in ("REAL", "IMAG", "COMPLEX_ABS"):
+            g.op(operator, [y], F32, label=f"{rows} {columns}")
 
 
 @family
