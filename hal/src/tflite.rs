@@ -242,6 +242,14 @@ operations! {
     DILATE = FIRST_OWN + 0x93;
     /// Element-wise shift to the left; by less than 0 bits or more than there are it gives 0.
     LEFT_SHIFT = FIRST_OWN + 0x94;
+    /// The spectrum of planes of floats: complex numbers, whose two parts lie along one more axis.
+    RFFT2D = FIRST_OWN + 0x95;
+    /// The magnitude of complex numbers, whose two parts lie along the last axis.
+    COMPLEX_ABS = FIRST_OWN + 0x96;
+    /// The sum, product or extreme of all that a window covers, at each of its places.
+    REDUCE_WINDOW = FIRST_OWN + 0x97;
+    /// Element-wise and of the bits of two tensors that broadcast.
+    BITWISE_AND = FIRST_OWN + 0x98;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

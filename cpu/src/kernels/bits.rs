@@ -1,4 +1,4 @@
-//! BITWISE_XOR, LEFT_SHIFT and RIGHT_SHIFT of the extension, on integers as they are stored.
+//! BITWISE_AND, BITWISE_XOR, LEFT_SHIFT and RIGHT_SHIFT of the extension, on integers as they are stored.
 
 use nnhal_hal::{OperationType, tflite};
 
@@ -7,6 +7,10 @@ use super::element::by_element;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (
+        tflite::BITWISE_AND,
+        |context| by_element!(context, { [i32, u8, i8, i16] => both(context) }),
+    ),
     (
         tflite::BITWISE_XOR,
         |context| by_element!(context, { [i32, u8, i8, i16] => exclusive_or(context) }),
@@ -20,6 +24,12 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
         |context| by_element!(context, { [i32, u8, i8, i16] => shift(context) }),
     ),
 ];
+
+fn both<T: bytemuck::Pod + std::ops::BitAnd<Output = T>>(
+    context: &mut KernelContext<'_>,
+) -> Result<(), KernelError> {
+    binary::<T, T>(context, |left, right| left & right)
+}
 
 fn exclusive_or<T: bytemuck::Pod + std::ops::BitXor<Output = T>>(
     context: &mut KernelContext<'_>,
@@ -77,6 +87,18 @@ mod tests {
             [0x0F, 0xFE]
         );
         assert_eq!(of(xor, T::TENSOR_QUANT16_SYMM, &[-1_i16], &[0x0FF0]), [!0x0FF0]);
+    }
+
+    #[test]
+    fn bits_that_both_have_remain() {
+        let and = tflite::BITWISE_AND;
+        assert_eq!(
+            of(and, T::TENSOR_INT32, &[0b1100, -1], &[0b1010, -8]),
+            [0b1000, -8]
+        );
+        assert_eq!(of(and, T::TENSOR_QUANT8_ASYMM, &[0xF3_u8, 1], &[0x3F]), [0x33, 1]);
+        assert_eq!(of(and, T::TENSOR_QUANT8_ASYMM_SIGNED, &[-1_i8], &[-128]), [-128]);
+        assert_eq!(of(and, T::TENSOR_QUANT16_SYMM, &[-1_i16], &[0x0FF0]), [0x0FF0]);
     }
 
     #[test]

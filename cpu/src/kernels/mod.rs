@@ -75,6 +75,7 @@ mod quantized_svdf;
 mod random;
 mod range;
 pub(crate) mod recurrent;
+mod reduce_window;
 mod reduction;
 mod reshape;
 pub(crate) mod resize;
@@ -91,6 +92,7 @@ pub(crate) mod slice;
 pub(crate) mod softmax;
 mod space_batch;
 mod space_depth;
+mod spectra;
 mod split;
 mod svdf;
 #[cfg(test)]
@@ -157,6 +159,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     quantized_svdf::KERNELS,
     random::KERNELS,
     range::KERNELS,
+    reduce_window::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
     resize::KERNELS,
@@ -173,6 +176,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     softmax::KERNELS,
     space_batch::KERNELS,
     space_depth::KERNELS,
+    spectra::KERNELS,
     split::KERNELS,
     svdf::KERNELS,
     tile::KERNELS,

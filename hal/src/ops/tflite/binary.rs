@@ -52,6 +52,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     plain(tflite::MINIMUM, NUMBERS_AND_STEPS),
     plain(tflite::PRELU, FLOATS_AND_STEPS),
     plain(tflite::ATAN2, FLOATS),
+    plain(tflite::BITWISE_AND, INTEGERS_AND_STEPS),
     plain(tflite::BITWISE_XOR, INTEGERS_AND_STEPS),
     plain(tflite::FLOOR_DIV, NUMBERS_AND_STEPS),
     plain(tflite::FLOOR_MOD, NUMBERS_AND_STEPS),

@@ -14,6 +14,7 @@ mod joining;
 mod layers;
 mod moving;
 mod recurrent;
+pub mod reduce_window;
 mod reduction;
 mod reshape;
 pub mod scatter;
@@ -22,6 +23,7 @@ mod segments;
 pub mod sequences;
 mod series;
 mod shape;
+pub mod spectra;
 mod suppression;
 mod types;
 pub mod volumes;
@@ -43,6 +45,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     layers::ENTRIES,
     moving::ENTRIES,
     recurrent::ENTRIES,
+    reduce_window::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
     scatter::ENTRIES,
@@ -51,6 +54,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     sequences::ENTRIES,
     series::ENTRIES,
     shape::ENTRIES,
+    spectra::ENTRIES,
     suppression::ENTRIES,
     volumes::ENTRIES,
 ];
