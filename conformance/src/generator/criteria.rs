@@ -91,7 +91,10 @@ fn row(operation: OperationType) -> Row {
     use OperationType as O;
     match tflite::narrower(operation).unwrap_or(operation) {
         tflite::CONV_3D | tflite::CONV_3D_TRANSPOSE => CONVOLUTION,
-        tflite::BROADCAST_TO
+        tflite::BITCAST
+        | tflite::BROADCAST_ARGS
+        | tflite::BROADCAST_TO
+        | tflite::DILATE
         | tflite::DYNAMIC_UPDATE_SLICE
         | tflite::GATHER_ND
         | tflite::MATRIX_DIAG

@@ -15,6 +15,8 @@ use super::{extension, resizing, shapes, values};
 /// that of operations of whose results the last bit of a float decides the extents or what is chosen.
 const WANT_DRAWN_DATA: &[OperationType] = &[
     OperationType::RANDOM_MULTINOMIAL,
+    tflite::BITCAST,
+    tflite::FAKE_QUANT,
     tflite::NON_MAX_SUPPRESSION_V4,
     tflite::NON_MAX_SUPPRESSION_V5,
     tflite::UNIQUE,
@@ -60,6 +62,7 @@ fn same_scale_as(operation: OperationType, ty: OperandType, name: &str) -> Optio
         // Bytes are brought to the scale of the output.
         (OperationType::CONCATENATION, _) if ty == OperandType::TENSOR_QUANT16_SYMM => Some(0),
         (tflite::MATRIX_SET_DIAG, "diagonal") | (tflite::DYNAMIC_UPDATE_SLICE, "update") => Some(0),
+        (tflite::DILATE, "value") | (tflite::REDUCE_WINDOW, "start") => Some(0),
         (tflite::ONE_HOT, "offvalue") | (tflite::SPARSE_TO_DENSE, "default") => Some(2),
         _ => None,
     }
@@ -170,6 +173,8 @@ impl Arguments<'_> {
             OperandType::BOOL if name == "transposeright" => f64::from(u8::from(self.transposes()[1])),
             _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
             OperandType::BOOL => f64::from(self.choices.below(2)),
+            // A range around 0.
+            OperandType::FLOAT32 if name == "least" => -*self.choices.pick(&[1.0, 0.5, 2.0])?,
             OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
             _ => f64::from(match extension::scalar(self, name, before) {
                 Some(value) => value,

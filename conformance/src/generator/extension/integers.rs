@@ -22,6 +22,22 @@ pub(in super::super) fn integers(
     let rank = dims.len() as u32;
     let last = dims.last().copied().unwrap_or(1);
     Some(match (arguments.operation, name) {
+        (tflite::BROADCAST_ARGS, _) => broadcasting(arguments),
+        (tflite::RFFT2D, "lengths") => {
+            Integers::vector((0..2).map(|_| 1 << arguments.choices.below(4)).collect())
+        }
+        (tflite::DILATE, _) => dilated(arguments.choices, rank, name == "edges"),
+        (tflite::REDUCE_WINDOW, _) => {
+            let most = |extent: &u32| {
+                if name == "window" {
+                    (*extent).clamp(1, 3)
+                } else {
+                    2
+                }
+            };
+            let value = |extent: &u32| 1 + arguments.choices.below(most(extent)) as i32;
+            Integers::vector(dims.iter().map(value).collect())
+        }
         (tflite::CUMSUM, "axis") => one(arguments, |choices| choices.below(2 * rank) as i32 - rank as i32),
         (tflite::ONE_HOT, "depth") => one(arguments, |choices| choices.below(5) as i32),
         (O::TOPK_V2, "k") => one(arguments, |choices| 1 + choices.below(last) as i32),
@@ -112,6 +128,40 @@ fn one(arguments: &mut Arguments<'_>, value: impl FnOnce(&mut Choices) -> i32) -
     Integers {
         values: vec![value(arguments.choices)],
         dims: single(arguments.choices),
+    }
+}
+
+/// Some last dimensions of a shape that both lists of BROADCAST_ARGS broadcast to.
+fn broadcasting(arguments: &mut Arguments<'_>) -> Integers {
+    let shape = arguments.extents;
+    let choices = &mut *arguments.choices;
+    let left_out = choices.below(shape.len() as u32) as usize;
+    let extents = shape[left_out..].iter();
+    Integers::vector(
+        extents
+            .map(|extent| if choices.once_in(3) { 1 } else { *extent as i32 })
+            .collect(),
+    )
+}
+
+/// Dilations for so many axes, or edges around them. Around many axes there is seldom room, or there are too
+/// many elements.
+fn dilated(choices: &mut Choices, rank: u32, is_edges: bool) -> Integers {
+    let least = i32::from(!is_edges);
+    let count = if is_edges { 2 * rank } else { rank };
+    let value = |_| match choices.once_in(if rank > 4 { 6 } else { 2 }) {
+        true if is_edges => choices.below(4) as i32 - 1,
+        true => 1 + choices.below(3) as i32,
+        false => least,
+    };
+    let values: Vec<i32> = (0..count).map(value).collect();
+    if is_edges {
+        Integers {
+            dims: vec![rank, 2],
+            values,
+        }
+    } else {
+        Integers::vector(values)
     }
 }
 

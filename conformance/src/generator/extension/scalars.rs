@@ -1,6 +1,6 @@
 //! Values of scalars.
 
-use nnhal_hal::{OperationType as O, tflite};
+use nnhal_hal::{OperandType, OperationType as O, tflite};
 
 use super::extents::{sequence_and_batch, shared_axes};
 use crate::generator::arguments::Arguments;
@@ -30,6 +30,14 @@ pub(in super::super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before
             let axis = arguments.choices.below(rank as u32 + 1);
             // The first choice drops no axis.
             (1 << axis) >> 1
+        }
+        (tflite::FAKE_QUANT, "bits") => 2 + arguments.choices.below(15) as i32,
+        (tflite::REDUCE_WINDOW, "combination") => {
+            let input = arguments.graph.operands.get(*before.first()? as usize)?;
+            match input.operand.operand_type {
+                OperandType::TENSOR_BOOL8 => 5 + arguments.choices.below(2) as i32,
+                _ => 1 + arguments.choices.below(4) as i32,
+            }
         }
         // ReLU is the only one.
         (O::SVDF, "activation") => 1,

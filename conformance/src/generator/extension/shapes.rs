@@ -45,6 +45,7 @@ pub(in super::super) fn of(arguments: &mut Arguments<'_>, name: &str, before: &[
             dims.extend(arguments.spelled_out.iter().skip(depth as usize));
             dims
         }
+        (tflite::REDUCE_WINDOW, "start") => single(arguments.choices),
         (tflite::SPARSE_TO_DENSE, "values") => vec![if four == 1 { 1 } else { Places::of(arguments).count }],
         (tflite::NON_MAX_SUPPRESSION_V4 | tflite::NON_MAX_SUPPRESSION_V5, "boxes") => vec![one * two, 4],
         (tflite::NON_MAX_SUPPRESSION_V4 | tflite::NON_MAX_SUPPRESSION_V5, "scores") => vec![one * two],
