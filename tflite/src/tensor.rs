@@ -6,6 +6,9 @@ use nnhal_hal::{ExtraParams, MAX_RANK, Operand, OperandType, SymmPerChannelQuant
 
 use crate::file::tables;
 
+/// The format's number of the type of complex numbers of two 32-bit floats.
+const COMPLEX64: i8 = 8;
+
 /// The element type of a tensor, as the file states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -77,8 +80,8 @@ impl std::fmt::Display for ElementType {
             ElementType::Int16 => "int16",
             ElementType::Int8 => "int8",
             ElementType::Int4 => "int4",
-            ElementType::Other(code) => match code {
-                8 => "complex64",
+            ElementType::Other(code) => match *code {
+                COMPLEX64 => "complex64",
                 10 => "float64",
                 11 => "complex128",
                 12 => "uint64",
@@ -228,6 +231,11 @@ impl<'a> Tensor<'a> {
     /// Whether elements are 8-bit integers.
     pub(crate) fn is_quant8(&self) -> bool {
         matches!(self.element_type, ElementType::Uint8 | ElementType::Int8)
+    }
+
+    /// Whether elements are pairs of 32-bit floats.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.element_type == ElementType::Other(COMPLEX64)
     }
 
     /// Whether elements are floats.

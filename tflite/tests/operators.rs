@@ -75,7 +75,8 @@ fn differences(folder: &Path) -> Vec<String> {
                 ));
                 continue;
             }
-            let integers = !info.element_type.to_string().starts_with("float");
+            let ty = info.element_type.to_string();
+            let integers = !(ty.starts_with("float") || ty.starts_with("complex"));
             let accuracy = if integers && !is_quantized(info.operand_type) {
                 Accuracy::Steps(0)
             } else {

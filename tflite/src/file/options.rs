@@ -272,6 +272,17 @@ options! {
         edge_padding_high: Numbers<'a, i64> = Numbers::default(), 1;
         interior_padding: Numbers<'a, i64> = Numbers::default(), 2;
     }
+    StablehloReduceWindowOptions<'a> = 13 {
+        window_dimensions: Numbers<'a, i64> = Numbers::default(), 0;
+        window_strides: Numbers<'a, i64> = Numbers::default(), 1;
+        base_dilations: Numbers<'a, i64> = Numbers::default(), 2;
+        window_dilations: Numbers<'a, i64> = Numbers::default(), 3;
+        padding: Numbers<'a, i64> = Numbers::default(), 4;
+        body_subgraph_index: i32 = 0, 5;
+    }
+    ReduceWindowOptions = 20 {
+        reduce_function: i32 = 0, 0;
+    }
     StableHLOCompositeOptions<'a> = 21 {
         name: Text<'a> = Text::default(), 0;
         decomposition_subgraph_index: i32 = 0, 1;

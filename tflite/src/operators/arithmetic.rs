@@ -75,6 +75,15 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(Builtin::STABLEHLO_SHIFT_LEFT, &[tflite::LEFT_SHIFT], "", |node| {
         plain(node, tflite::LEFT_SHIFT)
     }),
+    Mapping::new(
+        Builtin::STABLEHLO_AND,
+        &[O::LOGICAL_AND, tflite::BITWISE_AND],
+        "LOGICAL_AND of truth values",
+        |node| match node.tensor(0)?.element_type {
+            ElementType::Bool => plain(node, O::LOGICAL_AND),
+            _ => plain(node, tflite::BITWISE_AND),
+        },
+    ),
     Mapping::new(Builtin::STABLEHLO_ADD, &[O::ADD], UNQUANTIZED, |node| {
         require_numbers(node)?;
         with_activation(node, O::ADD, 0)

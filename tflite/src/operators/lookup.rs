@@ -55,7 +55,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::MULTINOMIAL,
         &[O::RANDOM_MULTINOMIAL],
-        "constant number of samples; seeds of 32 bits; the numbers drawn are the device's",
+        "constant number of samples; seeds of 32 bits; the numbers drawn are the device's, as LiteRT's go on from one execution to the \
+         next",
         multinomial,
     ),
 ];

@@ -38,7 +38,9 @@ mod shape;
 mod slicing;
 mod sparse;
 mod spatial;
+mod spectra;
 mod volumes;
+mod windows;
 
 pub use builtin::Builtin;
 pub(crate) use control_flow::Calls;
@@ -61,6 +63,8 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Pooling", pooling::MAPPINGS),
     ("Normalization", normalization::MAPPINGS),
     ("Reductions", reduction::MAPPINGS),
+    ("Windows", windows::MAPPINGS),
+    ("Spectra", spectra::MAPPINGS),
     ("Sums, numbers and classes in a row", series::MAPPINGS),
     ("Shapes", shape::MAPPINGS),
     ("Slices", slicing::MAPPINGS),

@@ -139,8 +139,17 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         }
     }
 
-    /// The operand with the value of an input.
+    /// The operand with the value of an input, which must not be complex.
     pub(crate) fn input(&mut self, number: usize) -> Result<Id, Refusal> {
+        if self.tensor(number)?.is_complex() && !self.is_constant(number) {
+            let reason = "has complex numbers, which only REAL, IMAG and COMPLEX_ABS take";
+            return Err(self.input_error(number, reason));
+        }
+        self.input_of_any_type(number)
+    }
+
+    /// The operand with the value of an input. Two floats along a last axis stand for a complex number.
+    pub(crate) fn input_of_any_type(&mut self, number: usize) -> Result<Id, Refusal> {
         let index = self.input_index(number)?;
         self.graph
             .value(index)
@@ -292,6 +301,21 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let operand = Operand::new(OperandType::TENSOR_INT32, &[values.len() as u32]);
         Ok(self.graph.constant(operand, &bytes)?)
+    }
+
+    /// A TENSOR_INT32 constant of one dimension that holds numbers of the file.
+    pub(crate) fn narrowed(&mut self, values: impl Iterator<Item = i64>) -> Result<Id, Refusal> {
+        let values = self.narrowed_values(values)?;
+        self.tensor_i32(&values)
+    }
+
+    /// Numbers of the file as 32-bit ones.
+    pub(crate) fn narrowed_values(&self, values: impl Iterator<Item = i64>) -> Result<Vec<i32>, Refusal> {
+        let narrow = |value: i64| {
+            i32::try_from(value)
+                .map_err(|_| Refusal::Reason(format!("its options have {value}, which is beyond 32 bits")))
+        };
+        values.map(narrow).collect()
     }
 
     /// A TENSOR_INT32 constant of pairs.

@@ -46,32 +46,26 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 
 fn stablehlo_pad(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let options = node.options::<StablehloPadOptions<'_>>()?;
-    let narrow =
-        |value: i64| i32::try_from(value).map_err(|_| format!("it pads by {value}, which is beyond 32 bits"));
-    let steps = options
-        .interior_padding
-        .iter()
-        .map(|room| narrow(room.saturating_add(1)));
-    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let interior = options.interior_padding.to_vec();
     let (low, high) = (
         options.edge_padding_low.to_vec(),
         options.edge_padding_high.to_vec(),
     );
-    if low.len() != steps.len() || high.len() != steps.len() {
+    if low.len() != interior.len() || high.len() != interior.len() {
         return Err("its options pad different numbers of axes".into());
     }
     let edges = low.into_iter().zip(high).flat_map(|(low, high)| [low, high]);
-    let edges = edges.map(narrow).collect::<Result<Vec<_>, _>>()?;
+    let edges = node.narrowed_values(edges)?;
     let input = node.input(0)?;
     let value = value_in(node, 1, input)?;
-    let steps = node.tensor_i32(&steps)?;
+    let steps = node.narrowed(interior.iter().map(|room| room.saturating_add(1)))?;
     let edges = node.pairs_i32(&edges)?;
     let output = node.output_moved_from(0, input)?;
     node.emit(tflite::DILATE, &[input, steps, value, edges], &[output])
 }
 
 /// The value that fills the room, in the steps of the tensor, which a constant need not state.
-fn value_in(node: &mut Node<'_, '_, '_, '_>, number: usize, beside: Id) -> Result<Id, Refusal> {
+pub(super) fn value_in(node: &mut Node<'_, '_, '_, '_>, number: usize, beside: Id) -> Result<Id, Refusal> {
     let operand = node.graph.builder.operand(beside).clone();
     let value = node.tensor(number)?;
     let is_unscaled = value.is_constant() && value.quantization().is_none();

@@ -6,38 +6,31 @@ const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
 const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
-const NO_COMPLEX: &str = "NNAPI has no complex numbers";
 const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
-const NO_STABLEHLO: &str = "the file's own runtime has no CPU kernel for it; convert the model without it";
-const NO_RANDOM: &str = "NNAPI's only random operation is RANDOM_MULTINOMIAL";
+const NO_KERNEL: &str = "LiteRT has no CPU kernel for it either";
+const NO_RANDOM: &str =
+    "its random numbers go on from one execution to the next, which no operation of NNAPI does";
 
 /// The reason for each operator of the format that has no mapping.
 const REASONS: &[(Builtin, &str)] = &[
-    (Builtin::CONCAT_EMBEDDINGS, NO_EQUIVALENT),
+    (Builtin::CONCAT_EMBEDDINGS, NO_KERNEL),
     (Builtin::SKIP_GRAM, NO_TEXT),
-    (Builtin::CALL, NO_CALLS),
+    (Builtin::CALL, NO_KERNEL),
     (Builtin::CUSTOM, "NNAPI has no equivalent of custom operators"),
     (Builtin::EMBEDDING_LOOKUP_SPARSE, NO_SPARSE_FORM),
-    (Builtin::DELEGATE, NO_EQUIVALENT),
+    (Builtin::DELEGATE, NO_KERNEL),
     (
         Builtin::PLACEHOLDER_FOR_GREATER_OP_CODES,
         "it is no operator but a placeholder of the format",
     ),
-    (Builtin::RFFT2D, NO_COMPLEX),
-    (Builtin::IMAG, NO_COMPLEX),
-    (Builtin::REAL, NO_COMPLEX),
-    (Builtin::COMPLEX_ABS, NO_COMPLEX),
     (Builtin::HASHTABLE, NO_RESOURCES),
     (Builtin::HASHTABLE_FIND, NO_RESOURCES),
     (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::RANDOM_UNIFORM, NO_RANDOM),
-    (Builtin::REDUCE_WINDOW, NO_EQUIVALENT),
-    (Builtin::STABLEHLO_AND, NO_EQUIVALENT),
     (Builtin::STABLEHLO_SCATTER, NO_EQUIVALENT),
     (Builtin::STABLEHLO_GATHER, NO_EQUIVALENT),
-    (Builtin::STABLEHLO_REDUCE_WINDOW, NO_EQUIVALENT),
     (
         Builtin::STABLEHLO_RNG_BIT_GENERATOR,
         "its state has unsigned integers of 64 bits, which NNAPI has not",
@@ -62,7 +55,7 @@ const STABLEHLO: &[Builtin] = &[
     Builtin::STABLEHLO_CASE,
 ];
 
-/// Whether the operator is one of StableHLO's that the file's own runtime does not compute either.
+/// Whether the operator is one of StableHLO's that LiteRT does not compute either.
 fn is_stablehlo(operator: Builtin) -> bool {
     let is_named = |name: &str| name.starts_with("STABLEHLO_");
     operator.name().is_some_and(is_named) && !STABLEHLO.contains(&operator)
@@ -76,7 +69,7 @@ pub(crate) fn is_listed(operator: Builtin) -> bool {
 /// Why the operator has no mapping.
 pub(crate) fn reason(operator: Builtin) -> &'static str {
     if is_stablehlo(operator) {
-        return NO_STABLEHLO;
+        return NO_KERNEL;
     }
     REASONS.iter().find(|(listed, _)| *listed == operator).map_or(
         "it is not an operator that this version of the format has",

@@ -276,6 +276,8 @@ def bits_extension(g):
         z, bits = g.integers(dtype, 2, 8), g.integers(dtype, 2, 8, low=0, high=7)
         g.op("STABLEHLO_SHIFT_LEFT", [z, bits], dtype, label=np.dtype(dtype).name,
              with_options=options("StablehloShiftLeftOptions"))
+        g.op("STABLEHLO_AND", [z, bits], dtype, label=np.dtype(dtype).name)
+    g.op("STABLEHLO_AND", [g.booleans(9), g.booleans(9)], bool)
 
 
 @family

@@ -170,7 +170,8 @@ pub(crate) fn worst(info: &TensorInfo, expected: &[u8], actual: &[u8], accuracy:
 fn numbers(info: &TensorInfo, bytes: &[u8]) -> Vec<f64> {
     use nnhal_tflite::ElementType as E;
     match info.element_type {
-        E::Float32 => bytes
+        // Real and imaginary parts, where elements are complex.
+        E::Float32 | E::Other(8) => bytes
             .chunks_exact(4)
             .map(|c| f64::from(f32::from_le_bytes(c.try_into().unwrap())))
             .collect(),
