@@ -14,7 +14,6 @@ mod form;
 mod in_process;
 mod input_file;
 mod jail;
-mod kept_states;
 mod latency;
 mod npy;
 mod present;

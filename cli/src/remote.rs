@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nnhal_client::tflite::State;
 use nnhal_client::{
-    Burst, Completed, Device, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request,
+    Burst, Completed, Device, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request, States,
 };
 use nnhal_conformance::implementation::Form;
 use nnhal_hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
@@ -12,7 +12,6 @@ use nnhal_hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
 use crate::error::Error;
 use crate::feed::Value;
 use crate::form;
-use crate::kept_states::{KeptStates, TURNS};
 use crate::session::Subject;
 
 /// Arguments start on cache lines of their own.
@@ -31,7 +30,7 @@ pub(crate) struct Remote {
     device: Device,
     way: Way,
     /// In buffers of the device, if it has them.
-    states: Option<KeptStates>,
+    states: Option<States>,
     outputs: Vec<Declared>,
     inputs: Vec<Declared>,
     /// Bytes that each output is given.
@@ -122,7 +121,7 @@ impl Remote {
 
     /// A layout for these inputs.
     fn layout(&mut self, inputs: &[Value]) -> Result<Layout, Error> {
-        let kept = self.states.as_ref().map_or(0, KeptStates::count);
+        let kept = self.states.as_ref().map_or(0, |states| states.states().len());
         let own = self.output_sizes.len().saturating_sub(kept);
         let sizes = &self.output_sizes[..own];
         Layout::new(inputs, &self.inputs, sizes, self.states.as_ref(), &mut self.way)
@@ -145,10 +144,10 @@ impl Remote {
 impl Subject for Remote {
     fn keep_states(&mut self, states: &[State]) -> Result<bool, Error> {
         if let Some(kept) = &mut self.states {
-            kept.begin()?;
+            kept.reset()?;
             return Ok(true);
         }
-        self.states = KeptStates::allocate(&self.device, self.way.model(), states)?;
+        self.states = allocate(&self.device, self.way.model(), states)?;
         self.layout = None;
         Ok(self.states.is_some())
     }
@@ -172,7 +171,7 @@ impl Subject for Remote {
                 // Nothing was put there.
                 None => self.layout(&[])?,
             };
-            let turn = self.states.as_ref().map_or(0, KeptStates::turn);
+            let turn = self.states.as_ref().map_or(0, States::turn);
             let outcome = self.way.execute(&layout.requests[turn], &self.options);
             let layout = self.layout.insert(layout);
             match outcome {
@@ -245,11 +244,26 @@ impl PlacedRequest {
     }
 }
 
-/// Adds the states of a turn, which are behind all other inputs and outputs.
-fn with_states(request: Request, states: &KeptStates, turn: usize) -> Request {
-    states.of_turn(turn).fold(request, |request, [read, written]| {
-        request.input_buffer(read).output_buffer(written)
-    })
+/// States in buffers of the device; `None` if it has none for them.
+fn allocate(device: &Device, prepared: &PreparedModel, states: &[State]) -> Result<Option<States>, Error> {
+    if states.iter().any(|state| state.initial.is_empty()) {
+        return Ok(None);
+    }
+    match States::allocate(device, prepared, states) {
+        Ok(states) => Ok(Some(states)),
+        Err(error) if !error.is_dead_object() && is_without(error.status()) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a device says so that it has no buffers, or no more of them, which it need not have.
+fn is_without(status: ErrorStatus) -> bool {
+    matches!(
+        status,
+        ErrorStatus::GeneralFailure
+            | ErrorStatus::ResourceExhaustedTransient
+            | ErrorStatus::ResourceExhaustedPersistent
+    )
 }
 
 impl Layout {
@@ -257,7 +271,7 @@ impl Layout {
         inputs: &[Value],
         declared: &[Declared],
         output_sizes: &[u64],
-        states: Option<&KeptStates>,
+        states: Option<&States>,
         way: &mut Way,
     ) -> Result<Layout, Error> {
         let mut end = 0_u64;
@@ -287,8 +301,8 @@ impl Layout {
         }
         let requests = match states {
             None => vec![PlacedRequest::new(request, way)?],
-            Some(states) => (0..TURNS)
-                .map(|turn| PlacedRequest::new(with_states(request.clone(), states, turn), way))
+            Some(states) => (0..States::TURNS)
+                .map(|turn| PlacedRequest::new(states.bind(request.clone(), turn), way))
                 .collect::<Result<_, _>>()?,
         };
         let dimensions = inputs.iter().map(|value| value.dimensions.clone());

@@ -49,6 +49,16 @@ pub enum ErrorKind {
         /// Who died, and how.
         death: Arc<Death>,
     },
+    /// States of a model died with the worker that had them.
+    #[error("the states {states:?} are lost (DEAD_OBJECT): {death}; {}", how_to_go_on(*.restored))]
+    StatesLost {
+        /// Their names.
+        states: Vec<String>,
+        /// Who died, and how.
+        death: Arc<Death>,
+        /// How many calls the copy has seen from which the states were restored since, if they were.
+        restored: Option<u64>,
+    },
     /// The time that the caller allowed for waiting has passed. The call may still take effect.
     #[error("{call} got no answer from {process} in the time that was allowed")]
     TimedOut {
@@ -288,14 +298,17 @@ impl Error {
     /// Whether a process that was needed for the answer is dead.
     #[must_use]
     pub fn is_dead_object(&self) -> bool {
-        matches!(self.kind(), ErrorKind::DeadObject { .. })
+        matches!(
+            self.kind(),
+            ErrorKind::DeadObject { .. } | ErrorKind::StatesLost { .. }
+        )
     }
 
     /// Who died, and how, if somebody did.
     #[must_use]
     pub fn death(&self) -> Option<&Death> {
         match self.kind() {
-            ErrorKind::DeadObject { death, .. } => Some(death),
+            ErrorKind::DeadObject { death, .. } | ErrorKind::StatesLost { death, .. } => Some(death),
             _ => None,
         }
     }
@@ -307,7 +320,7 @@ impl Error {
             ErrorKind::Status { process, .. }
             | ErrorKind::TimedOut { process, .. }
             | ErrorKind::Protocol { process, .. } => Some(*process),
-            ErrorKind::DeadObject { death, .. } => Some(death.process),
+            ErrorKind::DeadObject { death, .. } | ErrorKind::StatesLost { death, .. } => Some(death.process),
             _ => None,
         }
     }
@@ -316,9 +329,13 @@ impl Error {
     #[must_use]
     pub fn remedy(&self) -> Remedy {
         match self.kind() {
-            ErrorKind::DeadObject { .. } | ErrorKind::Protocol { .. } | ErrorKind::Forked => {
-                Remedy::Reconnect
-            }
+            ErrorKind::StatesLost {
+                restored: Some(_), ..
+            } => Remedy::Retry,
+            ErrorKind::DeadObject { .. }
+            | ErrorKind::StatesLost { .. }
+            | ErrorKind::Protocol { .. }
+            | ErrorKind::Forked => Remedy::Reconnect,
             ErrorKind::Handshake { source, .. } => match source.as_ref() {
                 HandshakeError::Refused { refusal, .. } if refusal.is_transient() => Remedy::Retry,
                 _ => Remedy::GiveUp,
@@ -467,6 +484,15 @@ impl fmt::Display for Death {
             Ok(())
         } else {
             write!(f, ": {}", self.last_words)
+        }
+    }
+}
+
+fn how_to_go_on(restored: Option<u64>) -> String {
+    match restored {
+        None => "restore a copy of them, or reset them, to go on".to_owned(),
+        Some(calls) => {
+            format!("they are back as they were after {calls} calls; go on with the inputs behind those")
         }
     }
 }

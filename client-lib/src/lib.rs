@@ -66,6 +66,8 @@ mod request;
 mod ring_execution;
 #[cfg(feature = "runtime")]
 pub mod runtime;
+#[cfg(feature = "tflite")]
+mod states;
 mod synchronous;
 mod tensor;
 #[cfg(feature = "tflite")]
@@ -94,6 +96,8 @@ pub use pending::{PendingExecution, PendingPrepare};
 pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
+#[cfg(feature = "tflite")]
+pub use states::{StatefulModel, StatefulOptions, States, StatesCopy};
 pub use tensor::{Element, TensorType};
 #[cfg(feature = "tflite")]
 pub use tflite::TfliteModel;
