@@ -212,6 +212,10 @@ pub(crate) struct VtsArguments {
     /// what the kernels of nnhal-reference give, as close as the HAL's criteria for random models ask.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: Option<u64>,
+    /// With `--random`: only operations of NNAPI. Otherwise there are those of the extension
+    /// org.nnhal.tflite, too, where a device has it.
+    #[arg(long, conflicts_with = "corpus")]
+    pub(crate) nnapi: bool,
     /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.
     #[arg(long, value_name = "SEED", default_value_t = 0, conflicts_with = "corpus")]
     pub(crate) seed: u64,

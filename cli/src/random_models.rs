@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &VtsArguments, count: u64, forms: &[Form]) -> Resul
     let task = SearchTask {
         seeds: first..end,
         threads: arguments.jobs.into(),
+        is_nnapi: arguments.nnapi,
         bar: &bar,
     };
     let (device, found) = under_test::with_subject(arguments, forms, task)?;
@@ -82,6 +83,8 @@ fn tell(report: &Report, json: bool) -> Result<(), Error> {
 struct SearchTask<'a> {
     seeds: Range<u64>,
     threads: u64,
+    /// Whether there are operations of NNAPI only, also where the subject has the extension.
+    is_nnapi: bool,
     bar: &'a ProgressBar,
 }
 
@@ -102,9 +105,14 @@ impl Task for SearchTask<'_> {
                 (first < end).then(|| first..first.saturating_add(share).min(end))
             })
             .collect();
+        let recipe = if subject.has_extension && !self.is_nnapi {
+            Recipe::with_extension()
+        } else {
+            Recipe::default()
+        };
         let work = |part| -> Result<Option<Counterexample>, Error> {
             let mut implementation = make().map_err(Error::Result)?;
-            Ok(search(part, self.bar, |generated| {
+            Ok(search(&recipe, part, self.bar, |generated| {
                 verdict(subject, &mut implementation, generated)
             }))
         };
@@ -155,12 +163,13 @@ fn agrees(subject: &mut impl Implementation, generated: &Generated) -> Verdict {
 
 /// Counts the models that are tried, not those that a counterexample is shrunk by.
 fn search(
+    recipe: &Recipe,
     seeds: Range<u64>,
     bar: &ProgressBar,
     mut property: impl FnMut(&Generated) -> Verdict,
 ) -> Option<Counterexample> {
     let mut is_shrinking = false;
-    property::search(&Recipe::default(), seeds, |generated, _| {
+    property::search(recipe, seeds, |generated, _| {
         let verdict = property(generated);
         if !is_shrinking {
             bar.inc(1);
@@ -215,6 +224,7 @@ mod tests {
         let subject = Subject {
             name: "wrong".to_owned(),
             kernels: None,
+            has_extension: false,
         };
         let recipe = Recipe::default();
         let wrong = (0..50)

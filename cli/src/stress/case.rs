@@ -40,6 +40,8 @@ impl Case {
         let subject = Subject {
             name: device.to_owned(),
             kernels: Kernels::of_device(Some(device)).ok().map(|kernels| kernels.set),
+            // The models of stress are NNAPI's.
+            has_extension: false,
         };
         Ok(Case {
             devices,

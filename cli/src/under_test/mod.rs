@@ -9,9 +9,11 @@ mod runtime;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use nnhal_client::Device;
 use nnhal_conformance::implementation::{Form, Implementation};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_cpu::KernelSet;
+use nnhal_hal::tflite;
 
 use self::capi::CapiUnderTest;
 pub(crate) use self::device::DeviceUnderTest;
@@ -29,6 +31,8 @@ pub(crate) struct Subject {
     /// The kernels in this process whose bytes it gives, if a device computes every model with one set of
     /// them.
     pub(crate) kernels: Option<KernelSet>,
+    /// Whether it has the extension with what TFLite computes and NNAPI lacks.
+    pub(crate) has_extension: bool,
 }
 
 /// What is done with an implementation, whichever it is.
@@ -75,6 +79,7 @@ pub(crate) fn with_subject<T: Task>(
                 name: kernels.device.to_owned(),
                 // There are no others to compare them with.
                 kernels: None,
+                has_extension: true,
             };
             task.run(&subject, || Ok(InProcess::new(kernels.set)))
         }
@@ -91,6 +96,7 @@ pub(crate) fn with_subject<T: Task>(
                 kernels: Kernels::of_device(Some(device.name()))
                     .ok()
                     .map(|kernels| kernels.set),
+                has_extension: has_extension(&device),
             };
             task.run(&subject, || {
                 DeviceUnderTest::open(&devices, device.name(), forms, memory)
@@ -113,6 +119,7 @@ pub(crate) fn with_subject<T: Task>(
                     None => "the runtime".to_owned(),
                 },
                 kernels: None,
+                has_extension: false,
             };
             let output = task.run(&subject, || RuntimeUnderTest::open(&setting))?;
             writeln!(std::io::stderr(), "{seen}")?;
@@ -124,6 +131,7 @@ pub(crate) fn with_subject<T: Task>(
             let subject = Subject {
                 name: format!("{device}, through the C API"),
                 kernels: None,
+                has_extension: false,
             };
             let implementation = CapiUnderTest {
                 library,
@@ -134,4 +142,10 @@ pub(crate) fn with_subject<T: Task>(
             task.run(&subject, || Ok(implementation.clone()))
         }
     }
+}
+
+/// Whether a device has the extension with what TFLite computes and NNAPI lacks.
+pub(crate) fn has_extension(device: &Device) -> bool {
+    let mut extensions = device.info().extensions.iter();
+    extensions.any(|extension| extension.name == tflite::NAME)
 }
