@@ -4,12 +4,14 @@
 //! grown to what the model needs, running allocates nothing. Buffers of temporaries go back to a pool after
 //! their last reader; those of declared sizes can be taken before the first run (`reserve`).
 
+mod choice;
 mod control_flow;
 mod frame;
 mod inputs;
 mod nodes;
 mod reserve;
 mod run;
+mod shapes;
 
 pub use run::Execution;
 

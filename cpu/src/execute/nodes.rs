@@ -31,10 +31,13 @@ pub(super) struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     pub(super) fn subgraph(&self, at: SubgraphIndex) -> Graphs<'a> {
-        let model = self.program.model.model();
+        let program = self.program;
         match at {
-            SubgraphIndex::Main => (&model.main, &self.program.plans[0]),
-            SubgraphIndex::Referenced(index) => (&model.referenced[index], &self.program.plans[index + 1]),
+            SubgraphIndex::Main => (program.main(), &program.plans[0]),
+            SubgraphIndex::Referenced(index) => (
+                &program.model.model().referenced[index],
+                &program.plans[index + 1],
+            ),
         }
     }
 

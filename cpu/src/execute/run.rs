@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nnhal_hal::{Shape, SubgraphIndex};
 use nnhal_os::buffer::AlignedBuffer;
 
+use super::choice::Choice;
 use super::frame::{Frame, Memory};
 use super::nodes::Runner;
 use super::{ExecutionError, RunOptions};
@@ -21,7 +22,7 @@ pub struct Execution {
     pub(super) inputs: Box<[u32]>,
     outputs: Box<[u32]>,
     pub(super) frame: Frame,
-    memory: Memory,
+    pub(super) memory: Memory,
     /// How many microseconds the operations of the last run that can be parted take one thread, about.
     partable: u64,
     /// Whether helpers shorten the runs.
@@ -30,6 +31,7 @@ pub struct Execution {
     helpers: usize,
     /// Whether an input reads memory of somebody else's.
     pub(super) borrows: bool,
+    pub(super) choice: Choice,
 }
 
 impl Execution {
@@ -41,6 +43,7 @@ impl Execution {
             inputs: main.input_indexes.clone().into(),
             outputs: main.output_indexes.clone().into(),
             frame: Frame::new(main),
+            choice: Choice::new(&program),
             program,
             memory: Memory::default(),
             partable: 0,
@@ -100,6 +103,7 @@ impl Execution {
 
     #[inline(never)]
     fn allocate_input(&mut self, (index, at): (usize, usize), shape: Shape) -> Result<(), ExecutionError> {
+        self.shapes_change();
         let main = &self.program.model.model().main;
         let value = &mut self.frame.values[at];
         allocate(value, &main.operands[at], shape).map_err(|error| match error {
@@ -114,6 +118,9 @@ impl Execution {
     /// Leaves input `index` out.
     pub fn omit_input(&mut self, index: usize) -> Result<(), ExecutionError> {
         let at = self.input_operand(index)?;
+        if self.frame.values[at].present {
+            self.shapes_change();
+        }
         let value = &mut self.frame.values[at];
         value.present = false;
         value.shared = None;
@@ -123,18 +130,27 @@ impl Execution {
     /// Computes the outputs from the inputs given before.
     #[inline]
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
+        if !self.choice.is_settled {
+            self.choose();
+        }
         let (threads, timed) = self.tuner.begin(options.threads, self.partable);
         let team = Team::new(threads, self.partable);
-        let outcome = Runner {
-            program: &self.program,
+        let mut outcome = Runner {
+            program: self.choice.program.as_ref().unwrap_or(&self.program),
             options,
             team: &team,
             memory: &mut self.memory,
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
+        if let Err(error) = outcome {
+            outcome = self.run_again(error, (options, &team));
+        }
         self.partable = team.partable();
         self.helpers = team.helpers();
         self.tuner.end(&timed, outcome.is_ok());
+        if !self.choice.is_settled && outcome.is_ok() {
+            self.count_run(options.interrupt);
+        }
         self.unbind_inputs();
         outcome
     }

@@ -168,6 +168,8 @@ pub(crate) struct Layer {
     weights: Weights,
     /// For an input of integers.
     integers: Option<Integers>,
+    /// Whether its own filter may be needed again.
+    reads_filter: bool,
 }
 
 impl Layer {
@@ -178,17 +180,23 @@ impl Layer {
         (weights, known, integers): (Weights, Option<Known>, Option<Integers>),
     ) -> Layer {
         let context: &dyn OperationContext = declared;
+        let is_known = known.is_some();
         let own_activation = (kind == Kind::FullyConnected)
             .then(|| Activation::from_code(3, context.i32(3).ok()?).ok())
             .flatten();
         Layer {
             kind,
             fallback,
-            serves: serves(kind, declared, known.is_some(), &weights),
+            serves: serves(kind, declared, is_known, &weights),
             known,
             activation: own_activation,
             weights,
             integers,
+            // By the fallback, or to pack it for the number of rows once that is known.
+            reads_filter: match kind {
+                Kind::FullyConnected => !declared.input(0).is_some_and(|input| input.shape_known),
+                Kind::Convolution | Kind::Depthwise => !is_known,
+            },
         }
     }
 }
@@ -253,9 +261,8 @@ impl PlannedStep for Layer {
         }
     }
 
-    /// Nor is the filter in its own form needed where the fallback is not.
     fn replaces_filter(&self) -> bool {
-        self.known.is_some() || self.kind == Kind::FullyConnected
+        !self.reads_filter
     }
 }
 

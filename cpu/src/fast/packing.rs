@@ -6,7 +6,7 @@ use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 /// [`super::matmul`], [`super::recurrent`] or [`super::depthwise`] pack, which layers [`super::steps`]
 /// packs at all, which of the weights are constants that are computed beforehand, or the order of the
 /// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
-pub(crate) const LAYOUT: u32 = 14;
+pub(crate) const LAYOUT: u32 = 15;
 
 /// What stands for a property that weights have; zeros, or anything else, for one that they have not.
 const SET: &[u8] = b"has it";

@@ -50,6 +50,11 @@ impl FixedOutputs {
         })
     }
 
+    /// The shape of each output.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = Shape> {
+        self.outputs.iter().map(|(shape, _)| *shape)
+    }
+
     /// The shape of the output, if there is one only.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match &self.outputs[..] {

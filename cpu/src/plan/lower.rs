@@ -1,5 +1,7 @@
 //! From operations to nodes: what computes each, before the graph is rewritten.
 
+use std::sync::Arc;
+
 use nnhal_hal::ops::{self, ShapeRule};
 use nnhal_hal::{OperationType, Subgraph, SubgraphIndex};
 
@@ -21,7 +23,7 @@ use crate::kernels;
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// By operand.
-    pub(crate) constants: Vec<Option<Constant>>,
+    pub(crate) constants: Arc<[Option<Constant>]>,
     /// In the order in which they are computed.
     pub(crate) nodes: Vec<Node>,
     /// The constants that steps replace, which have no bytes here.
@@ -72,7 +74,7 @@ impl Plan {
         memory::release_after_last_reader(graph, &mut nodes);
         let (constants, replaced) = constants.finish(read.into_iter())?;
         Ok(Plan {
-            constants,
+            constants: constants.into(),
             nodes,
             replaced,
         })
@@ -81,7 +83,7 @@ impl Plan {
 
 /// The node of an operation alone. `filter` has the bytes of its second input, if that is a constant; fast
 /// kernels are those that there is `packing` for.
-fn lower(
+pub(super) fn lower(
     (graph, index): (SubgraphIndex, usize),
     declared: &Declared<'_>,
     filter: &[u8],

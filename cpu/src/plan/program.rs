@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use nnhal_hal::validate::ValidModel;
-use nnhal_hal::{ConstantPools, OperationType, SubgraphIndex};
+use nnhal_hal::{ConstantPools, OperationType, Subgraph, SubgraphIndex};
 
 use super::constants::Constants;
 use super::error::ProgramError;
 use super::kernel_set::KernelSet;
 use super::lower::{Plan, refusal};
 use super::node::Node;
+use super::shapes::ShapedPrograms;
 use crate::fast::{self, Packing};
 use crate::interrupt::{Interrupt, NeverInterrupted};
 
@@ -18,7 +19,11 @@ use crate::interrupt::{Interrupt, NeverInterrupted};
 pub struct Program {
     pub(crate) model: Arc<ValidModel>,
     /// Of the main graph, then of the referenced ones.
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<Arc<Plan>>,
+    /// The main graph, if more is known of its extents than the model says.
+    pub(super) shaped: Option<Box<Subgraph>>,
+    /// The programs for shapes that inputs have often, if the model leaves some open.
+    pub(crate) for_shapes: Option<ShapedPrograms<Arc<Program>>>,
 }
 
 impl Program {
@@ -65,8 +70,23 @@ impl Program {
                 interrupt,
             )
         });
-        let plans = plans.collect::<Result<_, _>>()?;
-        Ok(Program { model, plans })
+        let plans = plans.map(|plan| plan.map(Arc::new)).collect::<Result<_, _>>()?;
+        let for_shapes = (kernels == KernelSet::Fast).then(|| ShapedPrograms::of(&model));
+        Ok(Program {
+            model,
+            plans,
+            shaped: None,
+            for_shapes: for_shapes.flatten(),
+        })
+    }
+
+    /// The main graph, with all that is known of its extents.
+    #[inline]
+    pub(crate) fn main(&self) -> &Subgraph {
+        match &self.shaped {
+            None => &self.model.model().main,
+            Some(shaped) => shaped,
+        }
     }
 
     /// The model.
@@ -113,8 +133,8 @@ impl Program {
     /// The plan of a graph.
     pub(super) fn plan(&self, graph: SubgraphIndex) -> Option<&Plan> {
         match graph {
-            SubgraphIndex::Main => self.plans.first(),
-            SubgraphIndex::Referenced(index) => self.plans.get(index.checked_add(1)?),
+            SubgraphIndex::Main => self.plans.first().map(|plan| &**plan),
+            SubgraphIndex::Referenced(index) => self.plans.get(index.checked_add(1)?).map(|plan| &**plan),
         }
     }
 

@@ -11,4 +11,5 @@ mod results;
 mod same_requests;
 mod sealed_inputs;
 mod several_outputs;
+mod shapes;
 mod sharing;

@@ -1,0 +1,227 @@
+//! Which program computes a run, where the model leaves shapes of inputs open.
+
+use std::sync::Arc;
+
+use nnhal_hal::SubgraphIndex;
+
+use super::nodes::Runner;
+use super::run::Execution;
+use super::{ExecutionError, RunOptions};
+use crate::interrupt::Interrupt;
+use crate::plan::Found;
+use crate::threads::Team;
+
+impl Execution {
+    /// An input has got another shape, or none.
+    pub(super) fn shapes_change(&mut self) {
+        self.choice.is_settled = self.program.for_shapes.is_none();
+    }
+
+    /// Finds what computes inputs of these shapes.
+    #[cold]
+    pub(super) fn choose(&mut self) {
+        let Some(programs) = &self.program.for_shapes else {
+            return;
+        };
+        let values = self.inputs.iter().map(|at| &self.frame.values[*at as usize]);
+        let shapes = values.map(|value| value.present.then_some(value.shape));
+        self.choice.shapes.clear();
+        self.choice.shapes.extend(shapes);
+        let found = programs.find(&self.choice.shapes);
+        self.choice.is_settled = !matches!(found, Found::NotYet);
+        self.choice.program = match found {
+            Found::Program(program) => Some(program),
+            Found::NotYet | Found::Never => None,
+        };
+    }
+
+    /// After a run that failed: has the general program compute it again, if another did before. What that
+    /// can compute it computes from now on; what it cannot is no fault of the other.
+    #[cold]
+    pub(super) fn run_again(
+        &mut self,
+        error: ExecutionError,
+        (options, team): (&RunOptions<'_>, &Team<'_>),
+    ) -> Result<(), ExecutionError> {
+        let is_stopped = matches!(
+            error,
+            ExecutionError::Interrupted(_) | ExecutionError::LoopTimeout { .. }
+        );
+        let (Some(programs), false) = (&self.program.for_shapes, is_stopped) else {
+            return Err(error);
+        };
+        let Some(program) = self.choice.program.take() else {
+            return Err(error);
+        };
+        let shapes = &self.choice.shapes;
+        let outcome = Runner {
+            program: &self.program,
+            options,
+            team,
+            memory: &mut self.memory,
+        }
+        .graph(SubgraphIndex::Main, &mut self.frame);
+        match outcome {
+            Ok(()) => programs.put(shapes, Found::Never),
+            Err(_) => self.choice.program = Some(program),
+        }
+        outcome
+    }
+
+    /// After a run of the general program that succeeded: makes the program for its shapes, if they have come
+    /// often enough.
+    #[cold]
+    pub(super) fn count_run(&mut self, interrupt: &dyn Interrupt) {
+        let Some(programs) = &self.program.for_shapes else {
+            return;
+        };
+        if !programs.count_run(&self.choice.shapes) {
+            return;
+        }
+        let values = &self.frame.values;
+        let shape = |at: u32| values.get(at as usize).map(|value| value.shape);
+        // Without memory or time for it the general one goes on.
+        let found = match self.program.shaped(&shape, interrupt) {
+            Ok(program) => Found::Program(Arc::new(program)),
+            Err(_) => Found::Never,
+        };
+        programs.put(&self.choice.shapes, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
+
+    use crate::test_graph::TestGraph;
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    fn float(dims: &[u32]) -> Operand {
+        Operand::new(OperandType::TENSOR_FLOAT32, dims)
+    }
+
+    /// A layer, its activation, and what is done with each row of its results, of as many rows as `rows`
+    /// says: 0 for any number. A reshaped tensor takes its shape from the second input.
+    fn network(rows: u32) -> Execution {
+        let mut graph = TestGraph::default();
+        let input = graph.input(float(&[rows, 8]));
+        let shape = graph.input(Operand::new(OperandType::TENSOR_INT32, &[2]));
+        let values: Vec<f32> = (0..8 * 16).map(|at| (at * 7 % 11) as f32 / 8.0 - 0.5).collect();
+        let weights = graph.constant(float(&[16, 8]), bytemuck::cast_slice(&values));
+        let bias = graph.constant(float(&[16]), bytemuck::cast_slice(&[0.25_f32; 16]));
+        let none = graph.scalar(0);
+        let inputs = [input, weights, bias, none];
+        let sums = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&[rows, 16]));
+        let relu = graph.operation(OperationType::RELU, &[sums], float(&[rows, 16]));
+        let added = graph.operation(OperationType::ADD, &[relu, bias, none], float(&[rows, 16]));
+        let shaped = graph.operation(OperationType::RESHAPE, &[added, shape], float(&[0, 0]));
+        let root = graph.operation(OperationType::SQRT, &[shaped], float(&[0, 0]));
+        let result = graph.operation(OperationType::NEG, &[root], float(&[0, 0]));
+        let program = Program::with_kernels(graph.valid(&[result]), &NoPools, KernelSet::Fast);
+        Execution::new(Arc::new(program.unwrap()))
+    }
+
+    /// Computes `rows` rows, whose results get this shape.
+    fn run(execution: &mut Execution, rows: u32, shape: [i32; 2]) -> Result<(Shape, Vec<f32>), String> {
+        let input = execution.input(0, &Shape::new(&[rows, 8]).unwrap()).unwrap();
+        for (at, value) in input.chunks_exact_mut(4).enumerate() {
+            value.copy_from_slice(&((at % 13) as f32 / 4.0).to_ne_bytes());
+        }
+        let bytes = execution.input(1, &Shape::new(&[2]).unwrap()).unwrap();
+        bytes.copy_from_slice(bytemuck::cast_slice(&shape));
+        execution
+            .run(&RunOptions::default())
+            .map_err(|error| error.to_string())?;
+        let (shape, bytes) = execution.output(0).unwrap();
+        Ok((*shape, bytemuck::cast_slice(bytes).to_vec()))
+    }
+
+    fn is_made(execution: &Execution) -> bool {
+        execution.choice.program.is_some()
+    }
+
+    #[test]
+    fn shapes_that_repeat_get_a_program_whose_results_and_steps_are_those_of_a_closed_model() {
+        let mut open = network(0);
+        for rows in [3, 1, 7] {
+            let mut closed = network(rows);
+            let expected = run(&mut closed, rows, [-1, 4]).unwrap();
+            for round in 0..6 {
+                assert_eq!(
+                    run(&mut open, rows, [-1, 4]).unwrap(),
+                    expected,
+                    "{rows} rows, round {round}"
+                );
+                assert_eq!(is_made(&open), round >= 3, "{rows} rows, round {round}");
+            }
+            let made = open.choice.program.clone().unwrap();
+            let names = |program: &Program| -> Vec<&'static str> {
+                let at = nnhal_hal::SubgraphIndex::Main;
+                (0..6)
+                    .map(|operation| program.kernel_name(at, operation, 1))
+                    .collect()
+            };
+            assert_eq!(names(&made)[..3], names(closed.program())[..3]);
+        }
+    }
+
+    #[test]
+    fn shapes_that_take_turns_keep_their_programs_and_executions_share_them() {
+        let mut open = network(0);
+        for round in 0..6 {
+            for rows in [2, 9, 4] {
+                let (shape, _) = run(&mut open, rows, [-1, 4]).unwrap();
+                assert_eq!(shape.dims(), [rows * 4, 4]);
+                assert_eq!(is_made(&open), round >= 3, "{rows} rows, round {round}");
+            }
+        }
+        let mut other = Execution::new(Arc::clone(open.program()));
+        run(&mut other, 9, [-1, 4]).unwrap();
+        assert!(is_made(&other));
+    }
+
+    #[test]
+    fn shape_that_values_give_may_change_while_inputs_keep_theirs() {
+        let mut open = network(0);
+        for _ in 0..5 {
+            run(&mut open, 2, [8, 4]).unwrap();
+        }
+        assert!(is_made(&open));
+        let (shape, values) = run(&mut open, 2, [4, 8]).unwrap();
+        assert_eq!(shape.dims(), [4, 8]);
+        let mut new = network(0);
+        assert_eq!(values, run(&mut new, 2, [4, 8]).unwrap().1);
+        assert!(!is_made(&open), "the general program computes them from now on");
+        assert_eq!(run(&mut open, 2, [8, 4]).unwrap().0.dims(), [8, 4]);
+        assert!(!is_made(&open));
+    }
+
+    #[test]
+    fn failure_that_the_general_program_shares_is_told_as_it_tells_it() {
+        let mut open = network(0);
+        let expected = run(&mut network(0), 2, [5, 5]).unwrap_err();
+        for _ in 0..5 {
+            run(&mut open, 2, [8, 4]).unwrap();
+        }
+        assert_eq!(run(&mut open, 2, [5, 5]).unwrap_err(), expected);
+        assert!(is_made(&open));
+        assert_eq!(run(&mut open, 2, [8, 4]).unwrap().0.dims(), [8, 4]);
+    }
+
+    #[test]
+    fn however_many_shapes_come_only_so_many_are_remembered() {
+        let mut open = network(0);
+        for _ in 0..4 {
+            for rows in 1..40 {
+                run(&mut open, rows, [-1, 4]).unwrap();
+                assert!(!is_made(&open));
+            }
+        }
+        for _ in 0..4 {
+            run(&mut open, 50, [-1, 4]).unwrap();
+        }
+        assert!(is_made(&open));
+    }
+}
