@@ -33,8 +33,8 @@ pub struct TensorInfo {
     pub name: String,
     /// The name that the file's signature gives it, if there is one.
     pub signature_name: Option<String>,
-    /// The element type in the file. Where it is [`ElementType::Int64`], the operand has 32-bit integers. Where
-    /// it is written `complex64`, the operand has floats and one more axis: real and imaginary parts.
+    /// The element type in the file. Where it is [`ElementType::Int64`], the operand has 32-bit integers.
+    /// Where it is written `complex64`, the operand has floats and one more axis: real and imaginary parts.
     pub element_type: ElementType,
     /// The operand's type.
     pub operand_type: OperandType,

@@ -82,8 +82,8 @@ impl States {
     /// # Errors
     /// What keeps the worker from answering. Then the states are not to be used before this has succeeded.
     pub fn reset(&mut self) -> Result<()> {
-        let values = self.all.iter().map(|kept| (kept, &kept.state.initial[..]));
-        values.map(|(kept, value)| kept.put(self.turn, value)).collect()
+        let mut all = self.all.iter();
+        all.try_for_each(|kept| kept.put(self.turn, &kept.state.initial))
     }
 
     /// The states, in the order in which they are the model's last inputs and outputs.
@@ -148,10 +148,8 @@ impl States {
     /// The copy is one of other states, and nothing was changed; what keeps the worker from answering.
     pub fn restore(&mut self, copy: &StatesCopy) -> Result<()> {
         copy.expect_of(self.states())?;
-        let values = self.all.iter().zip(copy.values());
-        values
-            .map(|(kept, (_, value))| kept.put(self.turn, value))
-            .collect()
+        let mut values = self.all.iter().zip(copy.values());
+        values.try_for_each(|(kept, (_, value))| kept.put(self.turn, value))
     }
 
     fn find(&self, name: &str) -> Result<&Kept> {

@@ -68,9 +68,9 @@ impl StatefulOptions {
 /// - Without recovery, or without a copy, the call fails with [`ErrorKind::StatesLost`], and so does every
 ///   later one until [`StatefulModel::restore`] or [`StatefulModel::reset`] says how to go on.
 /// - With recovery and a copy, another worker is started and the states of the copy are put there. If nothing
-///   has changed them since the copy was made, the call is made again, and nobody notices. Otherwise it fails
-///   with [`ErrorKind::StatesLost`] once, which says how many calls the copy has seen. The caller goes on with
-///   the inputs of the calls behind it.
+///   has changed them since the copy was made, the call is made again, and nobody notices. Otherwise it
+///   fails with [`ErrorKind::StatesLost`] once, which says how many calls the copy has seen. The caller goes
+///   on with the inputs of the calls behind it.
 ///
 /// A call that fails for another reason leaves the states as they were.
 #[derive(Debug)]

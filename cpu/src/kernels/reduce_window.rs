@@ -118,7 +118,8 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Those of a box with these extents, so many elements apart along each axis, in an array with these steps.
+    /// Those of a box with these extents, so many elements apart along each axis, in an array with these
+    /// steps.
     fn new(extents: &'a [u32], array: &[isize], apart: &[i32]) -> Places<'a> {
         let mut steps = [0; MAX_RANK];
         for ((step, array), apart) in steps.iter_mut().zip(array).zip(apart) {

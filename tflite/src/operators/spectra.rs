@@ -1,4 +1,5 @@
-//! Spectra, and the parts of the complex numbers that they have. Two floats along one more axis stand for one.
+//! Spectra, and the parts of the complex numbers that they have. Two floats along one more axis stand for
+//! one.
 
 use nnhal_hal::{Operand, OperandType, OperationType as O, tflite};
 
