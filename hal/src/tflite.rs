@@ -250,6 +250,10 @@ operations! {
     REDUCE_WINDOW = FIRST_OWN + 0x97;
     /// Element-wise and of the bits of two tensors that broadcast.
     BITWISE_AND = FIRST_OWN + 0x98;
+    /// Boxes of a tensor whose corners indices name; corners are moved so that the boxes lie inside.
+    GATHER_REGIONS = FIRST_OWN + 0x99;
+    /// A tensor with boxes of it replaced or combined with updates; what lies outside is left out.
+    SCATTER_REGIONS = FIRST_OWN + 0x9A;
 }
 
 /// The operation of the extension that does what NNAPI's does for more types or ranks.

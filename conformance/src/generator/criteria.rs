@@ -97,6 +97,7 @@ fn row(operation: OperationType) -> Row {
         | tflite::DILATE
         | tflite::DYNAMIC_UPDATE_SLICE
         | tflite::GATHER_ND
+        | tflite::GATHER_REGIONS
         | tflite::MATRIX_DIAG
         | tflite::MATRIX_SET_DIAG
         | tflite::ONE_HOT

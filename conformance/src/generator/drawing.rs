@@ -63,6 +63,7 @@ fn same_scale_as(operation: OperationType, ty: OperandType, name: &str) -> Optio
         (OperationType::CONCATENATION, _) if ty == OperandType::TENSOR_QUANT16_SYMM => Some(0),
         (tflite::MATRIX_SET_DIAG, "diagonal") | (tflite::DYNAMIC_UPDATE_SLICE, "update") => Some(0),
         (tflite::DILATE, "value") | (tflite::REDUCE_WINDOW, "start") => Some(0),
+        (tflite::SCATTER_REGIONS, "updates") => Some(0),
         (tflite::ONE_HOT, "offvalue") | (tflite::SPARSE_TO_DENSE, "default") => Some(2),
         _ => None,
     }

@@ -61,6 +61,7 @@ mod normalization;
 mod one_hot;
 mod pack;
 mod pad;
+mod places;
 mod pooling;
 mod prelu;
 mod products;
@@ -77,6 +78,7 @@ mod range;
 pub(crate) mod recurrent;
 mod reduce_window;
 mod reduction;
+mod regions;
 mod reshape;
 pub(crate) mod resize;
 mod reverse;
@@ -161,6 +163,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     range::KERNELS,
     reduce_window::KERNELS,
     reduction::KERNELS,
+    regions::KERNELS,
     reshape::KERNELS,
     resize::KERNELS,
     reverse::KERNELS,

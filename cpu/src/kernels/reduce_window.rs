@@ -7,6 +7,7 @@ use nnhal_hal::{MAX_RANK, OperandType, OperationType, tflite};
 
 use super::blocks::{count_of, steps_of};
 use super::element::by_element;
+use super::places::Places;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::REDUCE_WINDOW, reduce_window)];
@@ -24,7 +25,7 @@ fn reduce_window(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 /// A number, as it is stored. Integers wrap.
-trait Number: bytemuck::Pod + PartialOrd {
+pub(super) trait Number: bytemuck::Pod + PartialOrd {
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
 }
@@ -96,11 +97,14 @@ fn reduce<T: bytemuck::Pod>(
     let extents = &extents[..rank];
     let steps = steps_of(input.dims());
     let [offsets] = context.scratch.carve::<u64, 1>([count_of(extents)])?;
-    for (offset, at) in offsets.iter_mut().zip(Places::new(extents, &steps, dilations)) {
-        *offset = at as u64;
+    let apart = stretched(&steps, dilations);
+    for (to, position) in offsets.iter_mut().zip(Places::new(extents)) {
+        *to = offset(&position, &apart) as u64;
     }
-    for (to, base) in target.iter_mut().zip(Places::new(shape.dims(), &steps, strides)) {
+    let apart = stretched(&steps, strides);
+    for (to, position) in target.iter_mut().zip(Places::new(shape.dims())) {
         pace.work(offsets.len())?;
+        let base = offset(&position, &apart);
         *to = offsets
             .iter()
             .fold(start, |sum, offset| combine(sum, values[base + *offset as usize]));
@@ -108,50 +112,22 @@ fn reduce<T: bytemuck::Pod>(
     Ok(())
 }
 
-/// The places of a box in an array, in row-major order.
-struct Places<'a> {
-    extents: &'a [u32],
-    steps: [usize; MAX_RANK],
-    position: [u32; MAX_RANK],
-    at: usize,
-    left: usize,
+/// How far steps that are so many elements apart move in an array with these steps.
+fn stretched(array: &[isize], apart: &[i32]) -> [usize; MAX_RANK] {
+    let mut steps = [0; MAX_RANK];
+    for ((step, array), apart) in steps.iter_mut().zip(array).zip(apart) {
+        *step = (*array as usize).saturating_mul(*apart as usize);
+    }
+    steps
 }
 
-impl<'a> Places<'a> {
-    /// Those of a box with these extents, so many elements apart along each axis, in an array with these
-    /// steps.
-    fn new(extents: &'a [u32], array: &[isize], apart: &[i32]) -> Places<'a> {
-        let mut steps = [0; MAX_RANK];
-        for ((step, array), apart) in steps.iter_mut().zip(array).zip(apart) {
-            *step = (*array as usize).saturating_mul(*apart as usize);
-        }
-        Places {
-            extents,
-            steps,
-            position: [0; MAX_RANK],
-            at: 0,
-            left: count_of(extents),
-        }
-    }
-}
-
-impl Iterator for Places<'_> {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        self.left = self.left.checked_sub(1)?;
-        let at = self.at;
-        for (axis, extent) in self.extents.iter().enumerate().rev() {
-            self.position[axis] += 1;
-            if self.position[axis] < *extent {
-                self.at += self.steps[axis];
-                break;
-            }
-            self.at -= self.steps[axis] * (*extent as usize - 1);
-            self.position[axis] = 0;
-        }
-        Some(at)
-    }
+/// Where a place lies in an array.
+fn offset(position: &[u32; MAX_RANK], steps: &[usize; MAX_RANK]) -> usize {
+    position
+        .iter()
+        .zip(steps)
+        .map(|(at, step)| *at as usize * step)
+        .sum()
 }
 
 #[cfg(test)]

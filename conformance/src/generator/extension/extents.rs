@@ -46,3 +46,14 @@ pub(super) fn shared_axes(arguments: &Arguments<'_>, axis: usize) -> usize {
 pub(super) fn segments(arguments: &Arguments<'_>) -> u32 {
     arguments.extents[0] + arguments.extents[1] - 2
 }
+
+/// The axis of the regions for each axis of the tensor of GATHER_REGIONS or SCATTER_REGIONS, once drawn.
+pub(super) fn region_axes(arguments: &Arguments<'_>, before: &[u32]) -> Option<Vec<i32>> {
+    let (axes, _) = arguments
+        .argument("regionaxes", before)?
+        .value
+        .as_ref()?
+        .bytes()
+        .as_chunks::<4>();
+    Some(axes.iter().map(|axis| i32::from_le_bytes(*axis)).collect())
+}

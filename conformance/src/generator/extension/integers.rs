@@ -2,7 +2,7 @@
 
 use nnhal_hal::{MAX_RANK, OperationType as O, tflite};
 
-use super::extents::{Places, segments, sequence_and_batch, shared_axes};
+use super::extents::{Places, region_axes, segments, sequence_and_batch, shared_axes};
 use super::shapes::single;
 use crate::generator::arguments::Arguments;
 use crate::generator::choices::Choices;
@@ -27,6 +27,7 @@ pub(in super::super) fn integers(
             Integers::vector((0..2).map(|_| 1 << arguments.choices.below(4)).collect())
         }
         (tflite::DILATE, _) => dilated(arguments.choices, rank, name == "edges"),
+        (tflite::GATHER_REGIONS | tflite::SCATTER_REGIONS, _) => regions(arguments, name, &dims, before)?,
         (tflite::REDUCE_WINDOW, _) => {
             let most = |extent: &u32| {
                 if name == "window" {
@@ -142,6 +143,50 @@ fn broadcasting(arguments: &mut Arguments<'_>) -> Integers {
             .map(|extent| if choices.once_in(3) { 1 } else { *extent as i32 })
             .collect(),
     )
+}
+
+/// Corners, axes and sizes of regions of a tensor of these dimensions: the axes of the indices come first.
+fn regions(arguments: &mut Arguments<'_>, name: &str, dims: &[u32], before: &[u32]) -> Option<Integers> {
+    let rank = dims.len();
+    let indices = arguments.dims(1, before);
+    let axes = region_axes(arguments, before);
+    let choices = &mut *arguments.choices;
+    Some(match name {
+        "indices" => {
+            let depth = 1 + choices.below(rank.min(3) as u32);
+            let mut of_indices: Vec<u32> = Vec::new();
+            if rank < MAX_RANK && !choices.once_in(4) {
+                of_indices.push(1 + choices.below(3));
+            }
+            of_indices.push(depth);
+            let count = of_indices.iter().product::<u32>();
+            Integers {
+                // Also before the tensor and behind it.
+                values: (0..count).map(|_| choices.below(6) as i32 - 1).collect(),
+                dims: of_indices,
+            }
+        }
+        "regionaxes" => {
+            let mut next = indices?.len() as i32 - 2;
+            let mut axis = |_: &u32| {
+                if choices.once_in(4) {
+                    return -1;
+                }
+                next += 1;
+                next
+            };
+            Integers::vector(dims.iter().map(&mut axis).collect())
+        }
+        "corneraxes" => Integers::vector((0..*indices?.last()? as i32).rev().collect()),
+        "sizes" => {
+            let size = |(extent, axis): (&u32, i32)| match axis {
+                0.. => 1 + choices.below((*extent).max(1)) as i32,
+                _ => 1,
+            };
+            Integers::vector(dims.iter().zip(axes?).map(size).collect())
+        }
+        _ => return None,
+    })
 }
 
 /// Dilations for so many axes, or edges around them. Around many axes there is seldom room, or there are too

@@ -32,6 +32,11 @@ pub(in super::super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before
             (1 << axis) >> 1
         }
         (tflite::FAKE_QUANT, "bits") => 2 + arguments.choices.below(15) as i32,
+        (tflite::GATHER_REGIONS | tflite::SCATTER_REGIONS, "indexaxis") => {
+            // Corners lie along the last one.
+            arguments.dims(1, before)?.len() as i32 - 1
+        }
+        (tflite::SCATTER_REGIONS, "combination") => arguments.choices.below(5) as i32,
         (tflite::REDUCE_WINDOW, "combination") => {
             let input = arguments.graph.operands.get(*before.first()? as usize)?;
             match input.operand.operand_type {

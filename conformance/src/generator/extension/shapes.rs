@@ -3,7 +3,7 @@
 use nnhal_hal::ops::Rank;
 use nnhal_hal::{MAX_RANK, OperationType as O, tflite};
 
-use super::extents::Places;
+use super::extents::{Places, region_axes};
 use crate::generator::arguments::Arguments;
 use crate::generator::choices::Choices;
 use crate::generator::shapes::any;
@@ -44,6 +44,17 @@ pub(in super::super) fn of(arguments: &mut Arguments<'_>, name: &str, before: &[
             let mut dims = vec![count];
             dims.extend(arguments.spelled_out.iter().skip(depth as usize));
             dims
+        }
+        (tflite::SCATTER_REGIONS, "updates") => {
+            let (first, mut places) = (first?, arguments.dims(1, before)?);
+            places.pop();
+            let axes = region_axes(arguments, before)?;
+            for (extent, axis) in first.iter().zip(axes) {
+                if axis >= 0 {
+                    places.push(1 + arguments.choices.below((*extent).max(1)));
+                }
+            }
+            places
         }
         (tflite::REDUCE_WINDOW, "start") => single(arguments.choices),
         (tflite::SPARSE_TO_DENSE, "values") => vec![if four == 1 { 1 } else { Places::of(arguments).count }],

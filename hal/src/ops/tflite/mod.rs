@@ -16,6 +16,7 @@ mod moving;
 mod recurrent;
 pub mod reduce_window;
 mod reduction;
+pub mod regions;
 mod reshape;
 pub mod scatter;
 mod searching;
@@ -47,6 +48,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     recurrent::ENTRIES,
     reduce_window::ENTRIES,
     reduction::ENTRIES,
+    regions::ENTRIES,
     reshape::ENTRIES,
     scatter::ENTRIES,
     searching::ENTRIES,
