@@ -18,7 +18,8 @@ Beyond the table:
 - 64-bit integers are 32-bit ones, constant float16 is float32 after a DEQUANTIZE, int4 constants are int8.
 - Operators on constant integers, with which files compute shapes, are computed at import: SHAPE, RANK, RESHAPE,
   SQUEEZE, EXPAND_DIMS, ADD, SUB, MUL, DIV, FLOOR_DIV, FLOOR_MOD, MAXIMUM, MINIMUM, CAST, SUM, REDUCE_PROD, REDUCE_MAX,
-  REDUCE_MIN, STRIDED_SLICE, SLICE, GATHER, CONCATENATION, PACK, FILL, RANGE.
+  REDUCE_MIN, STRIDED_SLICE, SLICE, GATHER, CONCATENATION, PACK, FILL, RANGE, BROADCAST_ARGS.
+- A complex number is two floats along one more axis, real and imaginary part. Outputs of the model may be complex.
 - A variable tensor, or a resource variable, is an input and an output of the model, to be carried from one execution
   to the next.
 - Extents that a file leaves open are those that it states, unless an import gives others.

@@ -267,6 +267,13 @@ options! {
 options! {
     of Second
 
+    StablehloScatterOptions<'a> = 7 {
+        update_window_dims: Numbers<'a, i64> = Numbers::default(), 1;
+        inserted_window_dims: Numbers<'a, i64> = Numbers::default(), 2;
+        scatter_dims_to_operand_dims: Numbers<'a, i64> = Numbers::default(), 3;
+        index_vector_dim: i64 = 0, 4;
+        update_computation_subgraph_index: i32 = 0, 6;
+    }
     StablehloPadOptions<'a> = 10 {
         edge_padding_low: Numbers<'a, i64> = Numbers::default(), 0;
         edge_padding_high: Numbers<'a, i64> = Numbers::default(), 1;
@@ -280,11 +287,21 @@ options! {
         padding: Numbers<'a, i64> = Numbers::default(), 4;
         body_subgraph_index: i32 = 0, 5;
     }
+    StablehloGatherOptions<'a> = 16 {
+        offset_dims: Numbers<'a, i64> = Numbers::default(), 0;
+        collapsed_slice_dims: Numbers<'a, i64> = Numbers::default(), 1;
+        start_index_map: Numbers<'a, i64> = Numbers::default(), 2;
+        index_vector_dim: i64 = 0, 3;
+        slice_sizes: Numbers<'a, i64> = Numbers::default(), 4;
+    }
     ReduceWindowOptions = 20 {
         reduce_function: i32 = 0, 0;
     }
     StableHLOCompositeOptions<'a> = 21 {
         name: Text<'a> = Text::default(), 0;
         decomposition_subgraph_index: i32 = 0, 1;
+    }
+    StablehloCaseOptions<'a> = 23 {
+        branch_subgraph_indices: Numbers<'a, i32> = Numbers::default(), 0;
     }
 }

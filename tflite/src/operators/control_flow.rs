@@ -1,11 +1,11 @@
-//! IF and WHILE.
+//! IF, WHILE and StableHLO's CASE.
 
 use nnhal_hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use crate::file::options::{IfOptions, WhileOptions};
+use crate::file::options::{IfOptions, StablehloCaseOptions, WhileOptions};
 use crate::graph::Id;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
@@ -16,23 +16,29 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         |node| {
             let options = node.options::<IfOptions>()?;
             let condition = node.input(0)?;
-            let arguments = arguments(node, 1)?;
-            let branches = [options.then_subgraph, options.else_subgraph];
-            let mut inputs = vec![condition];
-            let mut results = Vec::with_capacity(2);
-            for branch in branches {
-                let (graph, outputs) = referenced(node, branch)?;
-                inputs.push(graph);
-                results.push(outputs);
-            }
-            inputs.extend(arguments);
-            let dimensions: Vec<Vec<u32>> = results[0]
-                .iter()
-                .zip(&results[1])
-                .map(|(one, other)| common(one, other))
-                .collect();
-            let outputs = outputs(node, &dimensions)?;
-            node.emit(O::IF, &inputs, &outputs)
+            choice(node, condition, [options.then_subgraph, options.else_subgraph])
+        },
+    ),
+    Mapping::new(
+        Builtin::STABLEHLO_CASE,
+        &[O::EQUAL, O::IF],
+        "one branch or two, which become referenced graphs; no variables inside",
+        |node| {
+            let branches = node
+                .options::<StablehloCaseOptions<'_>>()?
+                .branch_subgraph_indices
+                .to_vec();
+            // Every index but 0 is that of the last one.
+            let (&[last] | &[_, last]) = branches.as_slice() else {
+                let count = branches.len();
+                return Err(Refusal::Reason(format!(
+                    "it has {count} branches; NNAPI's IF has two"
+                )));
+            };
+            let (index, first) = (node.input(0)?, node.tensor_i32(&[0])?);
+            let condition = node.temporary(Operand::new(OperandType::TENSOR_BOOL8, &[1]))?;
+            node.emit(O::EQUAL, &[index, first], &[condition])?;
+            choice(node, condition, [branches[0], last])
         },
     ),
     Mapping::new(
@@ -52,6 +58,26 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
+/// An IF of two graphs, which take all inputs but the first.
+fn choice(node: &mut Node<'_, '_, '_, '_>, condition: Id, branches: [i32; 2]) -> Result<(), Refusal> {
+    let arguments = arguments(node, 1)?;
+    let mut inputs = vec![condition];
+    let mut results = Vec::with_capacity(2);
+    for branch in branches {
+        let (graph, outputs) = referenced(node, branch)?;
+        inputs.push(graph);
+        results.push(outputs);
+    }
+    inputs.extend(arguments);
+    let dimensions: Vec<Vec<u32>> = results[0]
+        .iter()
+        .zip(&results[1])
+        .map(|(one, other)| common(one, other))
+        .collect();
+    let outputs = outputs(node, &dimensions)?;
+    node.emit(O::IF, &inputs, &outputs)
+}
+
 /// The graphs that an operator calls.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -61,13 +87,18 @@ pub(crate) struct Calls {
     pub(crate) arguments: Vec<Vec<u32>>,
 }
 
-/// The graphs that IF or WHILE calls; other operators call none.
+/// The graphs that IF, WHILE or CASE calls; other operators call none.
 pub(super) fn calls(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<Calls, Refusal> {
     let (graphs, first) = match operator {
         Builtin::IF => {
             let options = node.options::<IfOptions>()?;
             node.input(0)?;
             (vec![options.then_subgraph, options.else_subgraph], 1)
+        }
+        Builtin::STABLEHLO_CASE => {
+            let options = node.options::<StablehloCaseOptions<'_>>()?;
+            node.input(0)?;
+            (options.branch_subgraph_indices.to_vec(), 1)
         }
         Builtin::WHILE => {
             let options = node.options::<WhileOptions>()?;

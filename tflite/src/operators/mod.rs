@@ -29,6 +29,7 @@ mod quantization;
 mod quantized_lstm;
 mod recurrent;
 mod reduction;
+mod regions;
 mod resources;
 mod searching;
 mod segments;
@@ -73,6 +74,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Space and depth", spatial::MAPPINGS),
     ("Look-up", lookup::MAPPINGS),
     ("Gather and scatter, diagonals and sequences", scatter::MAPPINGS),
+    ("Gather and scatter of regions", regions::MAPPINGS),
     ("Segments", segments::MAPPINGS),
     ("Search", searching::MAPPINGS),
     ("Types and quantization", quantization::MAPPINGS),

@@ -2,11 +2,9 @@
 
 use super::builtin::Builtin;
 
-const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
 const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
-const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
 const NO_KERNEL: &str = "LiteRT has no CPU kernel for it either";
 const NO_RANDOM: &str =
     "its random numbers go on from one execution to the next, which no operation of NNAPI does";
@@ -29,13 +27,10 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
     (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
     (Builtin::RANDOM_UNIFORM, NO_RANDOM),
-    (Builtin::STABLEHLO_SCATTER, NO_EQUIVALENT),
-    (Builtin::STABLEHLO_GATHER, NO_EQUIVALENT),
     (
         Builtin::STABLEHLO_RNG_BIT_GENERATOR,
         "its state has unsigned integers of 64 bits, which NNAPI has not",
     ),
-    (Builtin::STABLEHLO_CASE, NO_CALLS),
 ];
 
 /// The operators of StableHLO that have a mapping, or a reason of their own.

@@ -79,7 +79,7 @@ fn stablehlo_reduce_window(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusa
 }
 
 /// REDUCE_WINDOW's number of what a graph of one operator does.
-fn function(node: &Node<'_, '_, '_, '_>, graph: i32) -> Result<i32, Refusal> {
+pub(super) fn function(node: &Node<'_, '_, '_, '_>, graph: i32) -> Result<i32, Refusal> {
     let file = node.graph.model.file;
     let found = usize::try_from(graph)
         .ok()

@@ -337,6 +337,55 @@ def windows(g):
 
 
 @family
+def regions(g):
+    """Regions that corners name, some of which reach outside, gathered and scattered."""
+    x, y = g.floats(4, 5, 3), g.integers(I32, 4, 5, low=-9, high=9)
+    corners = g.input(np.int32([[[0, 1], [3, -2], [9, 2]], [[1, 4], [2, 2], [-1, 0]]]))
+    rows = g.input(np.int32([[3, 1], [0, 7]]))
+
+    def gather(source, indices, shape, label, **fields):
+        output = g.op("STABLEHLO_GATHER", [source, indices], I32 if source == y else F32, label=label,
+                      with_options=options("StablehloGatherOptions", indexVectorDim=1, **fields))
+        # The kernel wants to know the rank.
+        g.graph.tensors[output].shape = shape
+
+    gather(x, corners, [3, 2, 2, 3], "boxes", offsetDims=[1, 2, 3], collapsedSliceDims=[], startIndexMap=[0, 1],
+           sliceSizes=[2, 2, 3])
+    gather(x, corners, [2, 3], "columns", offsetDims=[0], collapsedSliceDims=[0, 1], startIndexMap=[0, 1],
+           sliceSizes=[1, 1, 2])
+    gather(y, rows, [2, 5], "rows", offsetDims=[1], collapsedSliceDims=[0], startIndexMap=[0], sliceSizes=[1, 5])
+    updates = g.integers(I32, 3, 2, 2, low=-9, high=9)
+    bodies = ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM", None)
+    for graph, body in enumerate(bodies, 1):
+        g.op("STABLEHLO_SCATTER", [y, corners, updates], I32, label=body or "replaced",
+             with_options=options("StablehloScatterOptions", updateWindowDims=[1, 2], insertedWindowDims=[],
+                                  scatterDimsToOperandDims=[0, 1], indexVectorDim=1,
+                                  updateComputationSubgraphIndex=graph))
+    main = g.graph
+    for body in bodies:
+        g.begin()
+        old, new = g.argument(I32, []), g.argument(I32, [])
+        if body:
+            g.op(body, [old, new], I32)
+        else:
+            g.graph.outputs.append(new)
+    g.graph = main
+
+
+@family
+def case_extension(g):
+    """One of two branches; every index but 0 is that of the second."""
+    index, x = g.input(np.int32([0, 1, 7, -1])), g.floats(2, 3, calls=4)
+    g.op("STABLEHLO_CASE", [index, x], F32, with_options=options("StablehloCaseOptions", branchSubgraphIndices=[1, 2]))
+    main = g.graph
+    for operator in ("NEG", "EXP"):
+        g.begin()
+        g.op(operator, [g.argument(F32, [2, 3])], F32)
+        g.graph.tensors[-1].shape = [2, 3]
+    g.graph = main
+
+
+@family
 def composites(g):
     """Composites, one of which has another in its graph, and passes a constant on."""
     x, y = g.floats(2, 3), g.floats(2, 3)
