@@ -61,8 +61,8 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Where in the tensor the element at this position of the regions lies. Corners are moved so that so much
-    /// room is left behind them, if that is said; otherwise what lies outside is nowhere.
+    /// Where in the tensor the element at this position of the regions lies. Corners are moved so that so
+    /// much room is left behind them, if that is said; otherwise what lies outside is nowhere.
     fn place(&self, position: &[u32; MAX_RANK], room: Option<&[i32]>) -> Option<usize> {
         let mut at = [0_i64; MAX_RANK];
         let index: usize = (0..self.regions.rank)
