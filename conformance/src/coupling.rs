@@ -25,11 +25,16 @@ const UNCOUPLED: &[OperationType] = &[
     // It takes unsigned bytes only.
     OperationType::QUANTIZED_16BIT_LSTM,
     // Bytes count as stored.
+    tflite::BITCAST,
+    tflite::BITWISE_AND,
     tflite::BITWISE_XOR,
     tflite::FLOOR_DIV,
     tflite::FLOOR_MOD,
+    tflite::LEFT_SHIFT,
+    tflite::REDUCE_WINDOW,
     tflite::RIGHT_SHIFT,
     tflite::SCATTER_ND,
+    tflite::SCATTER_REGIONS,
     tflite::WHERE,
     // What lies beside the diagonals is stored as 0, whatever the zero point.
     tflite::MATRIX_DIAG,

@@ -26,9 +26,9 @@ pub(in super::super) fn integers(
         (tflite::RFFT2D, "lengths") => {
             Integers::vector((0..2).map(|_| 1 << arguments.choices.below(4)).collect())
         }
-        (tflite::DILATE, _) => dilated(arguments.choices, rank, name == "edges"),
+        (tflite::DILATE, "dilations" | "edges") => dilated(arguments.choices, rank, name == "edges"),
         (tflite::GATHER_REGIONS | tflite::SCATTER_REGIONS, _) => regions(arguments, name, &dims, before)?,
-        (tflite::REDUCE_WINDOW, _) => {
+        (tflite::REDUCE_WINDOW, "window" | "windowstrides" | "windowdilations") => {
             let most = |extent: &u32| {
                 if name == "window" {
                     (*extent).clamp(1, 3)
