@@ -153,6 +153,12 @@ pub fn float_equivalent(generated: &Generated) -> Option<Generated> {
 
 /// Operations that do not compute with the numbers that 16-bit steps stand for, or not as closely as floats.
 const APART: &[OperationType] = &[
+    // They take steps, or their bits, as stored.
+    tflite::BITCAST,
+    tflite::BITWISE_AND,
+    tflite::LEFT_SHIFT,
+    tflite::REDUCE_WINDOW,
+    tflite::SCATTER_REGIONS,
     // They compare steps as stored.
     tflite::EQUAL,
     tflite::GREATER,
