@@ -192,9 +192,13 @@ impl Layer {
             activation: own_activation,
             weights,
             integers,
-            // By the fallback, or to pack it for the number of rows once that is known.
+            // By the fallback, or to pack bytes for the number of rows once that is known: their sums are exact,
+            // and have the same bits in each form.
             reads_filter: match kind {
-                Kind::FullyConnected => !declared.input(0).is_some_and(|input| input.shape_known),
+                Kind::FullyConnected => {
+                    let input = declared.input(0);
+                    input.is_some_and(|input| !input.shape_known && input.ty() != OperandType::TENSOR_FLOAT32)
+                }
                 Kind::Convolution | Kind::Depthwise => !is_known,
             },
         }

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use nnhal_hal::ops::{self, ShapeRule};
-use nnhal_hal::{Operand, Operation, Shape, SubgraphIndex};
+use nnhal_hal::ops::{self, OperandInfo, OperationContext, ShapeRule};
+use nnhal_hal::{Operand, OperandType, Operation, Shape, SubgraphIndex};
 
 use super::declared::Declared;
 use super::error::ProgramError;
@@ -19,7 +19,7 @@ use super::node::{Node, Work};
 use super::program::Program;
 use super::shapes::is_exact;
 use super::{memory, passes};
-use crate::fast::{Packing, PlannedStep};
+use crate::fast::{self, Packing, PlannedStep};
 use crate::interrupt::Interrupt;
 
 /// What a node of the new program is made of.
@@ -64,17 +64,29 @@ impl Program {
         for source in self.sources() {
             interrupt.check()?;
             let operation = source.operation();
-            // The extents of results decide how weights are packed.
-            let fixed = fixed(&Declared {
+            let declared = Declared {
                 operation,
                 operands: &main.operands,
                 constants,
-            });
-            for (number, &output) in operation.outputs.iter().enumerate() {
+            };
+            let fixed = fixed(&declared);
+            let shapes = |(number, &output): (usize, &u32)| {
                 let known = fixed.as_ref().and_then(|fixed| fixed.shapes().nth(number));
                 let is_certain = known.is_some() || !operation.operation_type.is_control_flow();
-                let found = known.or_else(|| shape(output)).filter(|_| is_certain);
-                fill_in(&mut main.operands, output, found);
+                (output, known.or_else(|| shape(output)).filter(|_| is_certain))
+            };
+            let outputs: Vec<(u32, Option<Shape>)> =
+                operation.outputs.iter().enumerate().map(shapes).collect();
+            // The extents of results decide how weights are packed. Sums of floats are to have the bits that
+            // the general program gives them, so that no run differs from one before.
+            let is_known_later = is_layer_of_floats(&declared);
+            let fill_in_outputs = |operands: &mut [Operand]| {
+                outputs
+                    .iter()
+                    .for_each(|(output, shape)| fill_in(operands, *output, *shape));
+            };
+            if !is_known_later {
+                fill_in_outputs(&mut main.operands);
             }
             let declared = Declared {
                 operation,
@@ -104,6 +116,9 @@ impl Program {
                     )?
                 }
             });
+            if is_known_later {
+                fill_in_outputs(&mut main.operands);
+            }
         }
         let mut graph = Graph::new(&main, constants, nodes);
         passes::rewrite(&mut graph, interrupt)?;
@@ -144,6 +159,12 @@ impl Program {
         sources.sort_by_key(|(number, _)| *number);
         sources.into_iter().map(|(_, source)| source).collect()
     }
+}
+
+/// Whether an operation sums products of floats with weights.
+fn is_layer_of_floats(declared: &Declared<'_>) -> bool {
+    let is_float = |input: OperandInfo<'_>| input.ty() == OperandType::TENSOR_FLOAT32;
+    fast::has_filter(declared.operation.operation_type) && declared.input(0).is_some_and(is_float)
 }
 
 /// What an operation computes, if that is known.
