@@ -192,8 +192,8 @@ impl Layer {
             activation: own_activation,
             weights,
             integers,
-            // By the fallback, or to pack bytes for the number of rows once that is known: their sums are exact,
-            // and have the same bits in each form.
+            // By the fallback, or to pack bytes for the number of rows once that is known: their sums are
+            // exact, and have the same bits in each form.
             reads_filter: match kind {
                 Kind::FullyConnected => {
                     let input = declared.input(0);
