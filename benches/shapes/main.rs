@@ -2,12 +2,12 @@
 //!
 //! - `closed`: the model states its rows;
 //! - `open`: it leaves them open, and each request has as many as the one before;
-//! - `changing`: it leaves them open, and requests have a few rows more or fewer in turn, of more numbers than
-//!   programs are made for.
+//! - `changing`: it leaves them open, and requests have a few rows more or fewer in turn, of more numbers
+//!   than programs are made for.
 //!
 //! Models are `add`, one operation on one value a row, and `network`, three fully connected layers with
-//! activations and sums between them. The ways take turns in each round. Printed: p50 and p99 of a trip, medians
-//! over the rounds, and the median of the rounds' ratios to `closed`.
+//! activations and sums between them. The ways take turns in each round. Printed: p50 and p99 of a trip,
+//! medians over the rounds, and the median of the rounds' ratios to `closed`.
 //!
 //! `cargo bench --bench shapes -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
