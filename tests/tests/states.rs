@@ -149,6 +149,19 @@ fn what_is_no_value_of_a_state_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn what_is_refused_leaves_the_last_copy_current() {
+    let daemon = start();
+    let mut model = open(&daemon, true);
+    add(&mut model, 1.0).unwrap();
+    model.keep_copy().unwrap();
+    model.set_value("totals", &bytes(7.0)).unwrap_err();
+    model.set_value("total", &[0; 4]).unwrap_err();
+    kill_worker(&model);
+    add(&mut model, 10.0).unwrap();
+    expect(&mut model, 12.5, 10.0);
+}
+
+#[test]
 fn call_that_fails_leaves_the_states_as_they_were() {
     let daemon = start();
     let mut model = open(&daemon, false);

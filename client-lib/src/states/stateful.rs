@@ -56,7 +56,7 @@ impl StatefulOptions {
 /// let mut clean = [0.0_f32; 160];
 /// for frame in frames {
 ///     model.run(&[Input::from(frame)], &mut [Output::from(&mut clean)], &ExecuteOptions::new())?;
-///     // A call that finds the worker dead now starts another, and nothing is lost.
+///     // A call that finds the worker dead from now on starts another, and nothing is lost.
 ///     model.keep_copy()?;
 /// }
 /// # Ok(())
@@ -195,7 +195,11 @@ impl StatefulModel {
     /// As [`States::set_value`]; [`ErrorKind::StatesLost`] if the worker died.
     pub fn set_value(&mut self, name: &str, value: &[u8]) -> Result<()> {
         let is_set = self.in_worker()?.states.set_value(name, value);
-        self.states_change();
+        // What was refused has changed nothing.
+        let is_refused = |error: &Error| matches!(error.kind(), ErrorKind::Argument { .. });
+        if !is_set.as_ref().is_err_and(is_refused) {
+            self.states_change();
+        }
         is_set.map_err(|error| self.lost_by(error))
     }
 
@@ -255,10 +259,15 @@ impl StatefulModel {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        let completed = self.in_worker()?.call(inputs, outputs, options)?;
-        self.states_change();
-        self.calls += 1;
-        Ok(completed)
+        let worker = self.in_worker()?;
+        let turn = worker.states.turn();
+        let completed = worker.call(inputs, outputs, options);
+        // Reading the outputs may fail after the states have changed.
+        if worker.states.turn() != turn {
+            self.states_change();
+            self.calls += 1;
+        }
+        completed
     }
 
     fn in_worker(&mut self) -> Result<&mut InWorker> {
@@ -327,8 +336,11 @@ impl StatefulModel {
         let (copy, calls, is_current) = (copy.clone(), *calls, *is_current);
         let restored = self.restore(&copy, calls);
         if let Err(error) = restored {
-            // The next call tries again.
+            // The next call tries again, with the same copy.
             self.worker = Worker::Dead(death);
+            if let Some(kept) = &mut self.copy {
+                kept.is_current = is_current;
+            }
             return Err(error);
         }
         if is_current {

@@ -11,7 +11,7 @@ pub(super) struct Choice {
     pub(super) shapes: InputShapes,
     /// What computes runs with these shapes, if it is not the general program.
     pub(super) program: Option<Arc<Program>>,
-    /// Whether that stays so until an input gets another shape.
+    /// Whether that stays so until an input gets another shape, or none.
     pub(super) is_settled: bool,
 }
 

@@ -36,9 +36,6 @@ impl Execution {
         memory: AlignedSlice,
     ) -> Result<(), ExecutionError> {
         let at = self.input_operand(index)?;
-        if self.frame.values[at].shape != shape {
-            self.shapes_change();
-        }
         let main = &self.program.model().model().main;
         let value = &mut self.frame.values[at];
         self.borrows = true;

@@ -103,7 +103,6 @@ impl Execution {
 
     #[inline(never)]
     fn allocate_input(&mut self, (index, at): (usize, usize), shape: Shape) -> Result<(), ExecutionError> {
-        self.shapes_change();
         let main = &self.program.model.model().main;
         let value = &mut self.frame.values[at];
         allocate(value, &main.operands[at], shape).map_err(|error| match error {
@@ -118,9 +117,6 @@ impl Execution {
     /// Leaves input `index` out.
     pub fn omit_input(&mut self, index: usize) -> Result<(), ExecutionError> {
         let at = self.input_operand(index)?;
-        if self.frame.values[at].present {
-            self.shapes_change();
-        }
         let value = &mut self.frame.values[at];
         value.present = false;
         value.shared = None;
@@ -130,7 +126,7 @@ impl Execution {
     /// Computes the outputs from the inputs given before.
     #[inline]
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
-        if !self.choice.is_settled {
+        if self.program.for_shapes.is_some() {
             self.choose();
         }
         let (threads, timed) = self.tuner.begin(options.threads, self.partable);

@@ -8,22 +8,28 @@ use super::nodes::Runner;
 use super::run::Execution;
 use super::{ExecutionError, RunOptions};
 use crate::interrupt::Interrupt;
-use crate::plan::Found;
+use crate::kernel::Value;
+use crate::plan::{Found, ProgramError};
 use crate::threads::Team;
 
 impl Execution {
-    /// An input has got another shape, or none.
-    pub(super) fn shapes_change(&mut self) {
-        self.choice.is_settled = self.program.for_shapes.is_none();
-    }
-
-    /// Finds what computes inputs of these shapes.
-    #[cold]
+    /// Finds what computes inputs of the shapes that they have, unless it is what computed them before.
+    #[inline(never)]
     pub(super) fn choose(&mut self) {
         let Some(programs) = &self.program.for_shapes else {
             return;
         };
         let values = self.inputs.iter().map(|at| &self.frame.values[*at as usize]);
+        let mut before = self.choice.shapes.iter();
+        // Compared where they are: what an input was before a run does not tell what it was in the last one.
+        let is_same = |value: &Value| match before.next() {
+            Some(Some(shape)) => value.present && value.shape == *shape,
+            Some(None) => !value.present,
+            None => false,
+        };
+        if self.choice.is_settled && values.clone().all(is_same) {
+            return;
+        }
         let shapes = values.map(|value| value.present.then_some(value.shape));
         self.choice.shapes.clear();
         self.choice.shapes.extend(shapes);
@@ -78,11 +84,16 @@ impl Execution {
         if !programs.count_run(&self.choice.shapes) {
             return;
         }
-        let values = &self.frame.values;
-        let shape = |at: u32| values.get(at as usize).map(|value| value.shape);
-        // Without memory or time for it the general one goes on.
+        let (values, inputs) = (&self.frame.values, &self.choice.shapes);
+        // Of an input that is left out the value still has the shape of another run.
+        let shape = |at: u32| match self.inputs.iter().position(|input| *input == at) {
+            Some(index) => inputs[index],
+            None => values.get(at as usize).map(|value| value.shape),
+        };
         let found = match self.program.shaped(&shape, interrupt) {
             Ok(program) => Found::Program(Arc::new(program)),
+            // What this run had no time or memory for, another may have.
+            Err(ProgramError::Interrupted(_) | ProgramError::OutOfMemory(_)) => Found::NotYet,
             Err(_) => Found::Never,
         };
         programs.put(&self.choice.shapes, found);
@@ -94,6 +105,7 @@ mod tests {
     use std::sync::Arc;
 
     use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
+    use nnhal_os::buffer::AlignedBuffer;
 
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};
@@ -207,6 +219,40 @@ mod tests {
         assert_eq!(run(&mut open, 2, [5, 5]).unwrap_err(), expected);
         assert!(is_made(&open));
         assert_eq!(run(&mut open, 2, [8, 4]).unwrap().0.dims(), [8, 4]);
+    }
+
+    #[test]
+    fn input_that_is_left_out_now_and_then_has_the_results_of_each_run() {
+        let mut graph = TestGraph::default();
+        let input = graph.input(float(&[0, 3]));
+        let order = graph.input(Operand::new(OperandType::TENSOR_INT32, &[2]));
+        let turned = graph.operation(OperationType::TRANSPOSE, &[input, order], float(&[0, 0]));
+        let result = graph.operation(OperationType::NEG, &[turned], float(&[0, 0]));
+        let program = Program::with_kernels(graph.valid(&[result]), &NoPools, KernelSet::Fast);
+        let mut execution = Execution::new(Arc::new(program.unwrap()));
+        for round in 0..24_u32 {
+            // Several runs of each kind, and both in turn.
+            let is_left_out = if round < 16 {
+                round / 4 % 2 == 1
+            } else {
+                round % 2 == 1
+            };
+            execution.input(0, &Shape::new(&[2, 3]).unwrap()).unwrap().fill(0);
+            if is_left_out {
+                execution.omit_input(1).unwrap();
+            } else {
+                let mut order = AlignedBuffer::new();
+                order.grow(8).unwrap();
+                order
+                    .bytes_mut()
+                    .copy_from_slice(bytemuck::cast_slice(&[0_i32, 1]));
+                let order = Arc::new(order).into();
+                execution.bind_input(1, Shape::new(&[2]).unwrap(), order).unwrap();
+            }
+            execution.run(&RunOptions::default()).unwrap();
+            let expected = if is_left_out { [3, 2] } else { [2, 3] };
+            assert_eq!(execution.output(0).unwrap().0.dims(), expected, "round {round}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn dilate<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kerne
     let output = context.outputs.tensor(0)?;
     let rank = input.shape.rank();
     let (from_steps, to_steps) = (steps_of(input.dims()), steps_of(output.shape.dims()));
-    let (mut from, mut to) = (0, 0);
+    let (mut from, mut to) = (0_isize, 0_isize);
     let mut extents = [0_u32; MAX_RANK];
     let mut steps = [0; MAX_RANK];
     for (axis, (spread, extent)) in spreads.iter().zip(input.dims()).enumerate() {
@@ -30,8 +30,12 @@ fn dilate<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kerne
         extents[axis] = count;
         steps[axis] = to_steps[axis].saturating_mul(spread.step as isize);
         if count > 0 {
-            from += from_steps[axis] * first as isize;
-            to += to_steps[axis] * (spread.first + first * spread.step) as isize;
+            // Too large only beside an extent of 0, and then nothing is copied.
+            from = from_steps[axis]
+                .saturating_mul(first as isize)
+                .saturating_add(from);
+            let start = (spread.first + first * spread.step) as isize;
+            to = to_steps[axis].saturating_mul(start).saturating_add(to);
         }
     }
     let target = output.into_data::<T>()?;
@@ -116,5 +120,12 @@ mod tests {
                 .contains("(edges)")
         );
         assert!(dilate(&[3], &[i32::MAX], None).is_err());
+    }
+
+    #[test]
+    fn output_without_elements_may_have_any_extents() {
+        let edge = i32::MAX;
+        let found = dilate(&[1; 4], &[1; 4], Some(&[-1, 0, edge, 0, edge, 0, edge, 0])).unwrap();
+        assert_eq!((found.0[0], found.1), (0, vec![]));
     }
 }

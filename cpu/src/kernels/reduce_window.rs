@@ -67,6 +67,9 @@ fn combine<T: Number>(context: &mut KernelContext<'_>, combination: Combination)
     }
 }
 
+/// How many elements of a window are combined between two looks at the deadline.
+const OFFSETS_AT_ONCE: usize = 1 << 16;
+
 fn reduce<T: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
     combine: impl Fn(T, T) -> T,
@@ -99,15 +102,19 @@ fn reduce<T: bytemuck::Pod>(
     let [offsets] = context.scratch.carve::<u64, 1>([count_of(extents)])?;
     let apart = stretched(&steps, dilations);
     for (to, position) in offsets.iter_mut().zip(Places::new(extents)) {
+        pace.work(1)?;
         *to = offset(&position, &apart) as u64;
     }
     let apart = stretched(&steps, strides);
     for (to, position) in target.iter_mut().zip(Places::new(shape.dims())) {
-        pace.work(offsets.len())?;
         let base = offset(&position, &apart);
-        *to = offsets
-            .iter()
-            .fold(start, |sum, offset| combine(sum, values[base + *offset as usize]));
+        *to = start;
+        for offsets in offsets.chunks(OFFSETS_AT_ONCE) {
+            pace.work(offsets.len())?;
+            *to = offsets
+                .iter()
+                .fold(*to, |sum, offset| combine(sum, values[base + *offset as usize]));
+        }
     }
     Ok(())
 }

@@ -126,6 +126,10 @@ fn scatter<T: Number>(context: &mut KernelContext<'_>) -> Result<(), KernelError
     let input = context.inputs.data::<T>(0)?;
     let target = context.outputs.data::<T>(0)?;
     target.copy_from_slice(input);
+    // Places in it are beyond counting where an extent is 0.
+    if target.is_empty() {
+        return Ok(());
+    }
     for (update, position) in updates.data::<T>()?.iter().zip(Places::new(updates.dims())) {
         pace.work(updates.shape.rank())?;
         if let Some(to) = walk
@@ -230,6 +234,22 @@ mod tests {
             let error = scatter((&[1, 2], &[0, 0]), axes, (&[1, 1, 1], &[0]), combination).unwrap_err();
             assert!(error.contains("(combination)"), "{error}");
         }
+    }
+
+    #[test]
+    fn tensor_without_elements_may_have_any_extents() {
+        let extent = u32::MAX;
+        let found = OneOperation::new(tflite::SCATTER_REGIONS)
+            .tensor::<i32>(T::TENSOR_INT32, &[extent, extent, extent, 0], &[])
+            .tensor(T::TENSOR_INT32, &[1, 3], &[i32::MAX; 3])
+            .tensor(T::TENSOR_INT32, &[4], &[-1; 4])
+            .tensor(T::TENSOR_INT32, &[3], &[0, 1, 2])
+            .i32(1)
+            .tensor(T::TENSOR_INT32, &[1], &[5])
+            .i32(0)
+            .output(T::TENSOR_INT32, &[])
+            .run_one::<i32>();
+        assert_eq!(found.unwrap().1, []);
     }
 
     #[test]

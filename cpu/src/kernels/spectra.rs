@@ -3,7 +3,7 @@
 use nnhal_hal::ops::tflite::spectra::lengths;
 use nnhal_hal::{OperationType, tflite};
 
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
     &[(tflite::RFFT2D, rfft2d), (tflite::COMPLEX_ABS, magnitudes)];
@@ -23,6 +23,10 @@ fn rfft2d(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rank = input.shape.rank();
     let [rows, columns] = [rank - 2, rank - 1].map(|axis| input.shape.dim(axis) as usize);
     let values = input.data::<f32>()?;
+    // Without images the lengths are bounded by nothing.
+    if context.outputs.data::<f32>(0)?.is_empty() {
+        return Ok(());
+    }
     let kept = width / 2 + 1;
     let longest = height.max(width);
     let mut pace = context.pace();
@@ -35,6 +39,7 @@ fn rfft2d(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         height * kept,
     ])?;
     for (at, (cosine, sine)) in cosines.iter_mut().zip(sines.iter_mut()).enumerate() {
+        pace.work(1)?;
         let angle = -2.0 * std::f64::consts::PI * at as f64 / longest as f64;
         (*sine, *cosine) = angle.sin_cos();
     }
@@ -44,7 +49,6 @@ fn rfft2d(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let size = rows * columns;
         let image = values.get(batch * size..(batch + 1) * size).unwrap_or_default();
         for row in 0..height {
-            pace.work(width * work_of(width))?;
             let (re, im) = (&mut re[..width], &mut im[..width]);
             re.fill(0.0);
             im.fill(0.0);
@@ -53,17 +57,16 @@ fn rfft2d(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
                     *to = f64::from(*value);
                 }
             }
-            transform(re, im, roots);
+            transform(re, im, roots, &mut pace)?;
             grid_re[row * kept..][..kept].copy_from_slice(&re[..kept]);
             grid_im[row * kept..][..kept].copy_from_slice(&im[..kept]);
         }
         for column in 0..kept {
-            pace.work(height * work_of(height))?;
             let (re, im) = (&mut re[..height], &mut im[..height]);
             for row in 0..height {
                 (re[row], im[row]) = (grid_re[row * kept + column], grid_im[row * kept + column]);
             }
-            transform(re, im, roots);
+            transform(re, im, roots, &mut pace)?;
             for row in 0..height {
                 let at = 2 * (row * kept + column);
                 (plane[at], plane[at + 1]) = (re[row] as f32, im[row] as f32);
@@ -71,11 +74,6 @@ fn rfft2d(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         }
     }
     Ok(())
-}
-
-/// Steps for each element of a transform.
-fn work_of(length: usize) -> usize {
-    length.ilog2() as usize + 1
 }
 
 /// Complex numbers of length 1: half of a turn in equal steps.
@@ -86,8 +84,14 @@ struct Roots<'a> {
 }
 
 /// The Fourier transform of as many complex numbers as a power of 2, at most two for each root.
-fn transform(re: &mut [f64], im: &mut [f64], roots: Roots<'_>) {
+fn transform(
+    re: &mut [f64],
+    im: &mut [f64],
+    roots: Roots<'_>,
+    pace: &mut Pace<'_>,
+) -> Result<(), KernelError> {
     let count = re.len();
+    pace.work(count)?;
     for at in 1..count {
         let mirrored = at.reverse_bits() >> (usize::BITS - count.ilog2());
         if at < mirrored {
@@ -100,6 +104,7 @@ fn transform(re: &mut [f64], im: &mut [f64], roots: Roots<'_>) {
         let step = roots.cosines.len() / half;
         for start in (0..count).step_by(2 * half) {
             for place in 0..half {
+                pace.work(1)?;
                 let (cosine, sine) = (roots.cosines[place * step], roots.sines[place * step]);
                 let (even, odd) = (start + place, start + place + half);
                 let real = re[odd] * cosine - im[odd] * sine;
@@ -110,6 +115,7 @@ fn transform(re: &mut [f64], im: &mut [f64], roots: Roots<'_>) {
         }
         half *= 2;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -203,7 +209,14 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_computed_where_there_is_no_plane() {
+        let (dims, found) = plane(&[0, 1, 1], &[1 << 15, 1 << 15]).0.run_one::<f32>().unwrap();
+        assert_eq!((dims[0], found), (0, vec![]));
+    }
+
+    #[test]
     fn long_transforms_end_by_the_deadline() {
         ends_by_the_deadline(plane(&[1, 1], &[2048, 2048]).0);
+        ends_by_the_deadline(plane(&[1, 1], &[1, 1 << 22]).0);
     }
 }
