@@ -241,13 +241,9 @@ mod tests {
             if is_left_out {
                 execution.omit_input(1).unwrap();
             } else {
-                let mut order = AlignedBuffer::new();
-                order.grow(8).unwrap();
-                order
-                    .bytes_mut()
-                    .copy_from_slice(bytemuck::cast_slice(&[0_i32, 1]));
-                let order = Arc::new(order).into();
-                execution.bind_input(1, Shape::new(&[2]).unwrap(), order).unwrap();
+                let order = AlignedBuffer::copy_of(bytemuck::cast_slice(&[0_i32, 1])).unwrap();
+                let shape = Shape::new(&[2]).unwrap();
+                execution.bind_input(1, shape, Arc::new(order).into()).unwrap();
             }
             execution.run(&RunOptions::default()).unwrap();
             let expected = if is_left_out { [3, 2] } else { [2, 3] };
