@@ -102,7 +102,12 @@ fn params(operation: OperationType) -> impl Iterator<Item = &'static Param> {
 #[test]
 fn wrong_values_are_refused() {
     // Of data any value is right, and of flags. A start is cut to where there is room; boundaries are floats.
-    let any_is_right = [tflite::DYNAMIC_UPDATE_SLICE, tflite::BUCKETIZE];
+    // Extents that broadcast are what they are, as LiteRT takes them.
+    let any_is_right = [
+        tflite::DYNAMIC_UPDATE_SLICE,
+        tflite::BUCKETIZE,
+        tflite::BROADCAST_ARGS,
+    ];
     let is_data_or_flag = |param: &Param| match param.ty {
         Ty::Is(ty) => ty == OperandType::BOOL || ty == OperandType::TENSOR_BOOL8,
         Ty::Var(_) | Ty::AnyOf(_) => true,

@@ -58,7 +58,7 @@ const MOVED: &[T] = &[
 /// NNAPI's.
 fn other_type_of_extension(argument: &Argument, input: Option<usize>, ty: T) -> Option<bool> {
     Some(match (argument.operation, input) {
-        (tflite::CAST, _) | (tflite::SHAPE | tflite::WHERE, Some(0)) => MOVED.contains(&ty),
+        (tflite::CAST | tflite::BITCAST, _) | (tflite::SHAPE | tflite::WHERE, Some(0)) => MOVED.contains(&ty),
         (tflite::BUCKETIZE, Some(0)) => FLOATS.contains(&ty) || ty == T::TENSOR_INT32,
         (tflite::DEQUANTIZE, Some(0)) => ASYMMETRIC.contains(&ty) || ty == T::TENSOR_QUANT16_SYMM,
         // Which of these depends on the output.
@@ -149,6 +149,9 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
         // The first axes that input and indices share, and the flag of ends that are counted from begins.
         O::GATHER => &[4],
         O::STRIDED_SLICE => &[8],
+        // What is added at the edges or cut off. It may take the place of a value of its type, whose only
+        // element is looked for in executions.
+        tflite::DILATE => return inputs == 4 && number >= 2,
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
         O::PACK => return inputs > 2 && number > 0,

@@ -147,7 +147,13 @@ impl Call<'_> {
                 | "iouthreshold" | "scorethreshold" | "softnmssigma",
             ) => Fixed::Single,
             (_, "lookups" | "axes" | "shape" | "dims" | "boundaries" | "filter" | "right") => Fixed::Rank,
-            (tflite::SPARSE_TO_DENSE, "values") => Fixed::Rank,
+            (tflite::SPARSE_TO_DENSE, "values") | (tflite::BROADCAST_ARGS, _) => Fixed::Rank,
+            (tflite::DILATE, "dilations" | "edges") => Fixed::Entirely,
+            (tflite::DILATE, "value") | (tflite::REDUCE_WINDOW, "start") => Fixed::Single,
+            (_, "window" | "windowstrides" | "windowdilations") => Fixed::Entirely,
+            (_, "regionaxes" | "corneraxes" | "sizes") => Fixed::Entirely,
+            // They say how deep regions are.
+            (tflite::SCATTER_REGIONS, "updates") => Fixed::Rank,
             _ => return None,
         })
     }

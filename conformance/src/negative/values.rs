@@ -71,7 +71,17 @@ impl Call<'_> {
             (_, "permutation") => vec![-1.0, rank(0)?],
             (O::GATHER, "batchdims") => vec![-9.0, 9.0],
             (O::EMBEDDING_LOOKUP, "lookups") => vec![-1.0, f64::from(self.dims(1)?[0])],
-            (tflite::ONE_HOT, "indices") => return None,
+            // Corners are moved to where there is room, and what lies outside is left out.
+            (tflite::ONE_HOT | tflite::GATHER_REGIONS | tflite::SCATTER_REGIONS, "indices") => return None,
+            (_, "regionaxes") => vec![9.0],
+            (_, "corneraxes") => vec![-1.0, rank(0)?],
+            (_, "indexaxis") => vec![-2.0, rank(1)? + 1.0],
+            (_, "sizes") => vec![-1.0, 1000.0],
+            (_, "combination") => vec![-1.0, 9.0],
+            (tflite::FAKE_QUANT, "bits") => vec![1.0, 17.0],
+            (tflite::DILATE, "dilations") | (_, "window" | "windowstrides" | "windowdilations") => {
+                vec![-1.0, 0.0]
+            }
             (_, "indices") => vec![-1.0, 1000.0],
             (tflite::SEGMENT_SUM, "segmentids") if self.dims(0)?[0] == 1 => vec![-1.0],
             (tflite::SEGMENT_SUM, "segmentids") => vec![-1.0, 1000.0],

@@ -240,6 +240,7 @@ fn burst_that_ends_alone_is_replaced() {
     ];
     for (options, is_repeated) in [(explicit(), false), (explicit().recovery(ONCE), true)] {
         let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+        wait_until("the next worker is in reserve", || daemon.workers().len() == 2);
         let workers = daemon.workers();
         for input in inputs {
             let mut burst = compilation.burst().unwrap();

@@ -341,6 +341,6 @@ mod tests {
             (5952, 12_619_086_404_486_025_989),
             (6400, 18_289_722_253_235_564_453),
         ];
-        assert_eq!((crate::fast::LAYOUT, sizes), (14, expected));
+        assert_eq!((crate::fast::LAYOUT, sizes), (15, expected));
     }
 }
