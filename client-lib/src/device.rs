@@ -14,8 +14,9 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::buffer::Buffer;
 use crate::connection::Connection;
+use crate::driver_process::Process;
 use crate::drivers::Drivers;
-use crate::error::{Error, Process, Result};
+use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::pending::PendingPrepare;
 use crate::prepared_model::PreparedModel;

@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nnhal::wire::MessageError;
 use nnhal::wire::handshake::{HandshakeError, Refusal};
-use nnhal::wire::{CauseOfDeath, MessageError};
 use nnhal_hal::{ErrorStatus, Failure, OutputShape};
 use nnhal_os::SysError;
 use nnhal_os::shm::ShmError;
 use nnhal_os::socket::SocketError;
 
+use crate::driver_process::{Death, Process};
 use crate::trust::Distrust;
 
 /// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`]
@@ -204,35 +205,6 @@ pub enum Remedy {
     Reconnect,
     /// The same call would fail again.
     GiveUp,
-}
-
-/// A process of a driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Process {
-    /// What it does.
-    pub role: Role,
-    /// Its process id when the connection was made; 0 if it is not known.
-    pub pid: u32,
-}
-
-/// What a driver's process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Serves this client's connection and nobody else's.
-    Worker,
-    /// Accepts connections.
-    Supervisor,
-}
-
-/// The end of a driver's process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
-    /// The process.
-    pub process: Process,
-    /// How it ended, where that could be found out.
-    pub cause: Option<CauseOfDeath>,
-    /// What the process or its supervisor said about it; may be empty.
-    pub last_words: String,
 }
 
 impl Error {
@@ -460,34 +432,6 @@ impl std::error::Error for Error {
     }
 }
 
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = match self.role {
-            Role::Worker => "worker",
-            Role::Supervisor => "supervisor",
-        };
-        match self.pid {
-            0 => write!(f, "the driver's {role}"),
-            pid => write!(f, "the driver's {role}, process {pid},"),
-        }
-    }
-}
-
-impl fmt::Display for Death {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.process)?;
-        match self.cause {
-            Some(cause) => cause.fmt(f)?,
-            None => f.write_str("closed the connection")?,
-        }
-        if self.last_words.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.last_words)
-        }
-    }
-}
-
 fn how_to_go_on(restored: Option<u64>) -> String {
     match restored {
         None => "restore a copy of them, or reset them, to go on".to_owned(),
@@ -552,7 +496,10 @@ fn connect_advice(error: &SocketError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nnhal::wire::CauseOfDeath;
+
     use super::*;
+    use crate::driver_process::Role;
 
     fn dead() -> Error {
         let death = Death {

@@ -13,7 +13,8 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
 use super::ending::{self, Ending, Farewell, Trouble};
-use crate::error::{Death, Error, ErrorKind};
+use crate::driver_process::Death;
+use crate::error::{Error, ErrorKind};
 
 /// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment
 /// as this side, so it takes a fraction of this, unless it is dead or stopped.

@@ -6,7 +6,7 @@ use nnhal::diag::tags;
 use nnhal::fence::Fence;
 use nnhal::wire::CauseOfDeath;
 
-use crate::error::Death;
+use crate::driver_process::Death;
 
 /// Why a connection has ended.
 #[derive(Clone, Debug)]

@@ -41,7 +41,8 @@ use completer::Completer;
 pub(crate) use ending::EndListener;
 use ending::Ending;
 
-use crate::error::{Error, ErrorKind, Process, Result};
+use crate::driver_process::Process;
+use crate::error::{Error, ErrorKind, Result};
 use crate::private_driver::PrivateDriver;
 use crate::timeouts::Timeouts;
 use crate::trace::{self, WorkerTrace};

@@ -19,7 +19,8 @@ use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::pending::PendingCall;
 use super::*;
-use crate::error::{Remedy, Role};
+use crate::driver_process::Role;
+use crate::error::Remedy;
 use crate::timeouts::Timeouts;
 use crate::trust::Trust;
 
