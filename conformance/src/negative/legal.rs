@@ -149,9 +149,8 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
         // The first axes that input and indices share, and the flag of ends that are counted from begins.
         O::GATHER => &[4],
         O::STRIDED_SLICE => &[8],
-        // What is added at the edges or cut off. It may take the place of a value of its type, whose only
-        // element is looked for in executions.
-        tflite::DILATE => return inputs == 4 && number >= 2,
+        // What is added at the edges or cut off.
+        tflite::DILATE => &[4],
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
         O::PACK => return inputs > 2 && number > 0,

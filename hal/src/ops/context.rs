@@ -246,6 +246,17 @@ impl<'c> dyn OperationContext + 'c {
         }
     }
 
+    /// The input, which has this name, must have one element, once its shape is known; for checks.
+    pub fn check_single_element(&self, index: usize, name: &str) -> Result<(), OpError> {
+        match unless_unknown(self.shape(index))? {
+            Some(shape) if shape.elements() != Ok(1) => Err(OpError::input(
+                index,
+                format!("({name}) has dimensions {shape:?}, must have one element"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Input and output must have the same scale and zero point, as operations that only move values need.
     pub fn check_same_quantization(&self, input: usize, output: usize) -> Result<(), OpError> {
         let from = self.required(input)?.operand;

@@ -23,6 +23,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     outputs_repeat: false,
     check: |context| {
         keeps_quantization(context)?;
+        context.check_single_element(2, "value")?;
         context.check_same_quantization(2, 0)
     },
     shape: ShapeRule::Infer(dilated),

@@ -69,6 +69,7 @@ impl Combination {
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
     keeps_quantization(context)?;
+    context.check_single_element(1, "start")?;
     context.check_same_quantization(1, 0)?;
     unless_unknown(Combination::of(context))?;
     Ok(())
