@@ -188,8 +188,9 @@ impl Drop for Tracer {
     }
 }
 
-/// Runs a client to its end. Its calls are all answered in time; it leaves nothing in its own process.
-fn serve(mut client: Client, what: &str, on_reload: impl Fn()) {
+/// Runs a client to its end, with a call of its own that fails or none. Its calls are all answered in time;
+/// it leaves nothing in its own process.
+fn serve(mut client: Client, (what, own): (&str, Option<&Fault>), on_reload: impl Fn()) {
     let (mut kept, mut has_begun) = (None, false);
     while let Some(said) = client.next() {
         has_begun = true;
@@ -214,8 +215,9 @@ fn serve(mut client: Client, what: &str, on_reload: impl Fn()) {
     expect_clean(what, &text);
     // The code of the dynamic linker, which says what it lacks; and 3, if nothing can be said.
     let is_told = status.code().is_some_and(|code| code == 127 || code == 3);
-    // The GNU dynamic linker does not look at what its first mmap answers.
-    let is_of_linker = !has_begun && status.signal() == Some(Signal::SIGSEGV as i32);
+    // The GNU dynamic linker does not look at what its first mmap answers, whichever program it begins.
+    let is_first_mmap = own.is_some_and(|fault| fault.call == "mmap" && fault.number == 1);
+    let is_of_linker = is_first_mmap && !has_begun && status.signal() == Some(Signal::SIGSEGV as i32);
     let has_no_memory = NO_MEMORY.iter().any(|words| text.contains(words));
     assert!(
         is_told || has_no_memory || is_of_linker,
@@ -252,7 +254,9 @@ fn run_supervisor(place: &Place, fault: Option<&Fault>) -> Ran {
     match started {
         Ok(mut daemon) => {
             let pid = daemon.pid();
-            serve(Client::start_brief(place), &what, || send(pid, Signal::SIGHUP));
+            serve(Client::start_brief(place), (&what, None), || {
+                send(pid, Signal::SIGHUP)
+            });
             daemon.close_owner();
             let status = daemon.wait();
             wait_until("all processes of the driver are gone", || {
@@ -329,7 +333,9 @@ fn run_workers(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) 
     let before = on.daemon.log().len();
     let pid = on.daemon.pid();
     let tracer = Tracer::attach(pid, &place.trace(), fault);
-    serve(Client::start_brief(place), &what, || send(pid, Signal::SIGHUP));
+    serve(Client::start_brief(place), (&what, None), || {
+        send(pid, Signal::SIGHUP)
+    });
     wait_for_quiet(pid);
     drop(tracer);
     expect_clean(&what, &on.daemon.log()[before..]);
@@ -352,7 +358,7 @@ fn run_client(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) -
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-s", "0", "-o"]).arg(place.trace());
     strace.args(injection(fault));
-    serve(Client::start_under(strace, place), &what, || ());
+    serve(Client::start_under(strace, place), (&what, fault), || ());
     expect_clean(&what, &on.daemon.log());
     on.expect_as_before(&what);
     *stage = Some(on);
