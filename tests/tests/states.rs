@@ -162,6 +162,24 @@ fn what_is_refused_leaves_the_last_copy_current() {
 }
 
 #[test]
+fn recovery_that_fails_is_tried_again_from_the_same_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = || TestDaemon::start_in(directory.path(), EXE, &DaemonOptions::default());
+    let mut daemon = start();
+    let mut model = open(&daemon, true);
+    add(&mut model, 1.0).unwrap();
+    model.keep_copy().unwrap();
+    kill_worker(&model);
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let error = add(&mut model, 10.0).unwrap_err();
+    assert!(!matches!(error.kind(), ErrorKind::StatesLost { .. }), "{error}");
+    let _daemon = start();
+    add(&mut model, 10.0).unwrap();
+    expect(&mut model, 12.5, 10.0);
+}
+
+#[test]
 fn call_that_fails_leaves_the_states_as_they_were() {
     let daemon = start();
     let mut model = open(&daemon, false);

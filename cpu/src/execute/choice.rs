@@ -7,7 +7,7 @@ use crate::plan::{InputShapes, Program};
 /// What computes an execution, by the shapes of its inputs.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// Those of the run before, while the choice is not settled.
+    /// Those of the last run.
     pub(super) shapes: InputShapes,
     /// What computes runs with these shapes, if it is not the general program.
     pub(super) program: Option<Arc<Program>>,

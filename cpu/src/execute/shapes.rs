@@ -107,6 +107,7 @@ mod tests {
     use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
     use nnhal_os::buffer::AlignedBuffer;
 
+    use crate::interrupt::{Interrupt, Interrupted};
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};
 
@@ -135,14 +136,19 @@ mod tests {
         Execution::new(Arc::new(program.unwrap()))
     }
 
-    /// Computes `rows` rows, whose results get this shape.
-    fn run(execution: &mut Execution, rows: u32, shape: [i32; 2]) -> Result<(Shape, Vec<f32>), String> {
+    /// Gives the inputs of `rows` rows, whose results get this shape.
+    fn fill(execution: &mut Execution, rows: u32, shape: [i32; 2]) {
         let input = execution.input(0, &Shape::new(&[rows, 8]).unwrap()).unwrap();
         for (at, value) in input.chunks_exact_mut(4).enumerate() {
             value.copy_from_slice(&((at % 13) as f32 / 7.0).to_ne_bytes());
         }
         let bytes = execution.input(1, &Shape::new(&[2]).unwrap()).unwrap();
         bytes.copy_from_slice(bytemuck::cast_slice(&shape));
+    }
+
+    /// Computes them.
+    fn run(execution: &mut Execution, rows: u32, shape: [i32; 2]) -> Result<(Shape, Vec<f32>), String> {
+        fill(execution, rows, shape);
         execution
             .run(&RunOptions::default())
             .map_err(|error| error.to_string())?;
@@ -219,6 +225,37 @@ mod tests {
         assert_eq!(run(&mut open, 2, [5, 5]).unwrap_err(), expected);
         assert!(is_made(&open));
         assert_eq!(run(&mut open, 2, [8, 4]).unwrap().0.dims(), [8, 4]);
+    }
+
+    /// Goes on so many times.
+    struct Stops(std::cell::Cell<u32>);
+
+    impl Interrupt for Stops {
+        fn check(&self) -> Result<(), Interrupted> {
+            let left = self.0.get().checked_sub(1).ok_or(Interrupted::Cancelled)?;
+            self.0.set(left);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn program_that_there_was_no_time_for_is_made_some_runs_later() {
+        let mut open = network(0);
+        run(&mut open, 2, [8, 4]).unwrap();
+        run(&mut open, 2, [8, 4]).unwrap();
+        // Time for the six operations of the run, and for none of the program.
+        let stops = Stops(std::cell::Cell::new(6));
+        fill(&mut open, 2, [8, 4]);
+        let options = RunOptions {
+            interrupt: &stops,
+            ..RunOptions::default()
+        };
+        open.run(&options).unwrap();
+        assert_eq!(stops.0.get(), 0);
+        for round in 0..5 {
+            run(&mut open, 2, [8, 4]).unwrap();
+            assert_eq!(is_made(&open), round >= 3, "round {round}");
+        }
     }
 
     #[test]
