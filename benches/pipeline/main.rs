@@ -246,27 +246,10 @@ impl Pipeline {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let conditions = &self.conditions;
         writeln!(
             f,
-            "{} processors, {}, kernel {}, load before {}, device {}; {} rounds{}\n{:<12} {:<8} {:>9} {:>10} {:>10} {:>9}",
-            conditions.cpus_online,
-            conditions.cpu,
-            conditions.kernel,
-            conditions.load_before,
-            conditions.device,
-            conditions.rounds,
-            if conditions.optimised {
-                ""
-            } else {
-                "; NOT OPTIMISED"
-            },
-            "form",
-            "memory",
-            "bytes",
-            "p50",
-            "p99",
-            "x shared"
+            "{}\n{:<12} {:<8} {:>9} {:>10} {:>10} {:>9}",
+            self.conditions, "form", "memory", "bytes", "p50", "p99", "x shared"
         )?;
         for row in &self.rows {
             let form = match row.form {

@@ -214,27 +214,10 @@ fn wait_for(time: Instant) {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let conditions = &self.conditions;
         writeln!(
             f,
-            "{} processors, {}, kernel {}, load before {}, device {}; {} rounds{}\n{:<12} {:<8} {:>10} {:>10} {:>10} {:>10}",
-            conditions.cpus_online,
-            conditions.cpu,
-            conditions.kernel,
-            conditions.load_before,
-            conditions.device,
-            conditions.rounds,
-            if conditions.optimised {
-                ""
-            } else {
-                "; NOT OPTIMISED"
-            },
-            "high",
-            "",
-            "p50",
-            "p99",
-            "longest",
-            "p99/alone"
+            "{}\n{:<12} {:<8} {:>10} {:>10} {:>10} {:>10}",
+            self.conditions, "high", "", "p50", "p99", "longest", "p99/alone"
         )?;
         for form in FORMS {
             let rounds = || self.rounds.iter().filter(move |round| round.form == form);

@@ -220,26 +220,10 @@ fn network(rows: u32) -> Result<(Model, f32)> {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let conditions = &self.conditions;
         writeln!(
             f,
-            "{} processors, {}, kernel {}, load before {}, device {}; {} rounds{}\n{:<10} {:<10} {:>10} {:>10} {:>9}",
-            conditions.cpus_online,
-            conditions.cpu,
-            conditions.kernel,
-            conditions.load_before,
-            conditions.device,
-            conditions.rounds,
-            if conditions.optimised {
-                ""
-            } else {
-                "; NOT OPTIMISED"
-            },
-            "model",
-            "way",
-            "p50",
-            "p99",
-            "x closed"
+            "{}\n{:<10} {:<10} {:>10} {:>10} {:>9}",
+            self.conditions, "model", "way", "p50", "p99", "x closed"
         )?;
         for row in &self.rows {
             writeln!(

@@ -36,6 +36,18 @@ pub struct Conditions {
     pub notes: Vec<String>,
 }
 
+/// A line about a measurement whose processes run where the system puts them.
+impl std::fmt::Display for Conditions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_optimised = if self.optimised { "" } else { "; NOT OPTIMISED" };
+        write!(
+            f,
+            "{} processors, {}, kernel {}, load before {}, device {}; {} rounds{is_optimised}",
+            self.cpus_online, self.cpu, self.kernel, self.load_before, self.device, self.rounds
+        )
+    }
+}
+
 impl Conditions {
     /// What can be known before measuring.
     #[must_use]
