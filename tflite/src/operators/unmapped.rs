@@ -33,41 +33,16 @@ const REASONS: &[(Builtin, &str)] = &[
     ),
 ];
 
-/// The operators of StableHLO that have a mapping, or a reason of their own.
-const STABLEHLO: &[Builtin] = &[
-    Builtin::STABLEHLO_ADD,
-    Builtin::STABLEHLO_MULTIPLY,
-    Builtin::STABLEHLO_MAXIMUM,
-    Builtin::STABLEHLO_MINIMUM,
-    Builtin::STABLEHLO_PAD,
-    Builtin::STABLEHLO_COMPOSITE,
-    Builtin::STABLEHLO_SHIFT_LEFT,
-    Builtin::STABLEHLO_AND,
-    Builtin::STABLEHLO_SCATTER,
-    Builtin::STABLEHLO_GATHER,
-    Builtin::STABLEHLO_REDUCE_WINDOW,
-    Builtin::STABLEHLO_RNG_BIT_GENERATOR,
-    Builtin::STABLEHLO_CASE,
-];
-
-/// Whether the operator is one of StableHLO's that LiteRT does not compute either.
-fn is_stablehlo(operator: Builtin) -> bool {
-    let is_named = |name: &str| name.starts_with("STABLEHLO_");
-    operator.name().is_some_and(is_named) && !STABLEHLO.contains(&operator)
+/// The operator's own reason, if it is listed with one.
+pub(super) fn own_reason(operator: Builtin) -> Option<&'static str> {
+    let found = REASONS.iter().find(|(listed, _)| *listed == operator);
+    found.map(|(_, reason)| *reason)
 }
 
-/// Whether there is a reason why this operator has no mapping.
-pub(crate) fn is_listed(operator: Builtin) -> bool {
-    is_stablehlo(operator) || REASONS.iter().any(|(listed, _)| *listed == operator)
-}
-
-/// Why the operator has no mapping.
-pub(crate) fn reason(operator: Builtin) -> &'static str {
-    if is_stablehlo(operator) {
-        return NO_KERNEL;
-    }
-    REASONS.iter().find(|(listed, _)| *listed == operator).map_or(
-        "it is not an operator that this version of the format has",
-        |(_, reason)| reason,
-    )
+/// Why the operator, which has no mapping, has none; `None` if it is no operator that is known.
+pub(super) fn reason(operator: Builtin) -> Option<&'static str> {
+    // What LiteRT computes of StableHLO's is mapped, or listed.
+    let is_stablehlo = |name: &str| name.starts_with("STABLEHLO_");
+    let rest = operator.name().is_some_and(is_stablehlo).then_some(NO_KERNEL);
+    own_reason(operator).or(rest)
 }
