@@ -1,8 +1,9 @@
 //! BITCAST: the bytes of a tensor as they are.
 
+use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperationType, tflite};
 
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
     &[(tflite::BITCAST, |context: &mut KernelContext<'_>| {
@@ -14,7 +15,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] =
                 input.bytes.len(),
                 output.bytes.len()
             );
-            return Err(KernelError::from(nnhal_hal::ops::OpError::input(0, message)));
+            return Err(OpError::input(0, message).into());
         }
         output.bytes.copy_from_slice(input.bytes);
         Ok(())
