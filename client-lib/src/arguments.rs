@@ -75,7 +75,7 @@ impl Arguments {
             .enumerate()
             .map(|argument| place("output", argument));
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
-        Arguments::new(layout, inputs, outputs)
+        Arguments::new(Memory::new(layout.size())?, inputs, outputs)
     }
 
     /// Memory for these arguments.
@@ -83,6 +83,16 @@ impl Arguments {
         types: &ArgumentTypes,
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
+    ) -> Result<Arguments> {
+        Arguments::for_values_in(types, inputs, outputs, Memory::new)
+    }
+
+    /// The same in memory of so many bytes at least, which is asked for when all else is right.
+    pub(crate) fn for_values_in(
+        types: &ArgumentTypes,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+        memory: impl FnOnce(u64) -> Result<Memory>,
     ) -> Result<Arguments> {
         expect_count("inputs", inputs.len(), types.inputs.len())?;
         expect_count("outputs", outputs.len(), types.outputs.len())?;
@@ -110,11 +120,10 @@ impl Arguments {
                 range: Some(layout.add(output.bytes.len())),
             });
         }
-        Arguments::new(layout, in_places, out_places)
+        Arguments::new(memory(layout.size())?, in_places, out_places)
     }
 
-    fn new(layout: Layout, inputs: Vec<Place>, outputs: Vec<Place>) -> Result<Arguments> {
-        let memory = Memory::new(layout.end.max(1))?;
+    fn new(memory: Memory, inputs: Vec<Place>, outputs: Vec<Place>) -> Result<Arguments> {
         let mut request = Request::new();
         for place in &inputs {
             request = match &place.range {
@@ -337,6 +346,11 @@ struct Layout {
 }
 
 impl Layout {
+    /// Bytes of the memory, which has one at least.
+    fn size(&self) -> u64 {
+        self.end.max(1)
+    }
+
     fn add(&mut self, size: usize) -> Range<u64> {
         let start = self.end;
         let end = start.saturating_add(size as u64);

@@ -22,7 +22,7 @@ pub use models::{add_model, request_in_one_memory, shared_floats};
 pub use neighbour::{Neighbour, execution};
 pub use process::{
     Activity, activities_of, anonymous_bytes, burst_threads, children_of, fds_of, group_of, is_alive,
-    private_bytes, shared_bytes, shared_mappings, thread_heaps, wait_until,
+    memory_numbers, private_bytes, shared_bytes, shared_mappings, thread_heaps, wait_until,
 };
 pub use raw_client::RawClient;
 

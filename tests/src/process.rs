@@ -1,6 +1,6 @@
 //! What the kernel says of processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,6 +62,16 @@ pub fn group_of(leader: u32) -> Vec<u32> {
 pub fn shared_mappings(pid: u32) -> usize {
     let maps = std::fs::read_to_string(proc(pid, "maps")).unwrap_or_default();
     maps.lines().filter(|line| line.contains("memfd:")).count()
+}
+
+/// The inodes of the shared memories that a process has mapped.
+#[must_use]
+pub fn memory_numbers(pid: u32) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(proc(pid, "maps")).unwrap_or_default();
+    maps.lines()
+        .filter(|line| line.contains("memfd:"))
+        .filter_map(|line| Some(line.split_whitespace().nth(4)?.to_owned()))
+        .collect()
 }
 
 /// Memory of a process that it shares with no other, in bytes.

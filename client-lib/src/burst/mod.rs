@@ -37,6 +37,7 @@ use self::registered::{Number, Numbers};
 use crate::arguments::Arguments;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, is_given_up, nanoseconds};
+use crate::memory::Memory;
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::values::{Input, ListedValues, Output, OwnValues};
@@ -58,8 +59,21 @@ const _: () = {
 
 /// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
 /// again. A choice, not a measurement: each keeps memory for its values, and a call looks through all of
-/// them. Calls of more sizes than that register anew, which takes two messages more.
+/// them. Calls of more sizes than that register anew, which takes a message more; making other memory and
+/// telling the worker of it would take 80 us.
 const KEPT_OF_VALUES: usize = 8;
+
+/// The system gives memory by so many bytes.
+const PAGE: u64 = 4096;
+
+fn whole_pages(size: u64) -> u64 {
+    size.checked_next_multiple_of(PAGE).unwrap_or(size)
+}
+
+/// Whether memory of one size serves values of another: neither too small nor mostly empty.
+fn suits(memory: u64, size: u64) -> bool {
+    size <= memory && memory / 4 <= whole_pages(size)
+}
 
 /// How a burst waits for its results.
 #[derive(Clone, Copy, Debug, Default)]
@@ -391,20 +405,29 @@ impl Burst {
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
     ) -> Result<Option<Arc<RegisteredRequest>>> {
-        let arguments = Arguments::for_values(self.model().types()?, inputs, outputs)?;
-        if self.of_values.len() == KEPT_OF_VALUES {
-            let oldest = Arc::into_inner(self.of_values.remove(0));
-            if let Some(number) = oldest.and_then(RegisteredRequest::into_number) {
-                self.forget(number)?;
-            }
-        }
         let model = self.exchange.model();
+        let (kept, mut number) = (&mut self.of_values, None);
+        let arguments = Arguments::for_values_in(model.types()?, inputs, outputs, |size| {
+            // The oldest makes room: the new one gets its number, and its memory if that suits.
+            let oldest = (kept.len() == KEPT_OF_VALUES).then(|| kept.remove(0));
+            let oldest = oldest.and_then(Arc::into_inner);
+            let (its_number, memory) = oldest.map_or((None, None), RegisteredRequest::into_parts);
+            number = its_number;
+            match memory.filter(|memory| suits(memory.size(), size)) {
+                Some(memory) => Ok(memory),
+                None => Memory::new(whole_pages(size)),
+            }
+        })?;
         let memory = self.memories.handle(arguments.memory(), model.connection())?;
         let planned = registered::plan(&arguments, memory);
         self.pools.clone_from(&planned.pools);
-        let number = self.register_hal(&planned.request)?;
-        self.has_too_many = number.is_none();
-        Ok(number.map(|number| Arc::new(RegisteredRequest::of_values(number, arguments, &planned))))
+        let number = match number {
+            Some(number) => number,
+            None => Numbers::take(&self.numbers)?,
+        };
+        self.has_too_many = !self.register_as(&number, &planned.request, Fencing::No)?;
+        let new = || Arc::new(RegisteredRequest::of_values(number, arguments, &planned));
+        Ok((!self.has_too_many).then(new))
     }
 
     /// Fills `pools` with those of a request; `false` if no ring can carry them.

@@ -12,6 +12,7 @@ use super::exchange::{Exchange, Received};
 use crate::arguments::Arguments;
 use crate::error::{Error, Result};
 use crate::execution::Completed;
+use crate::memory::Memory;
 use crate::request::Request;
 use crate::values::{Input, Output, OwnValues};
 
@@ -110,6 +111,15 @@ impl RegisteredRequest {
     /// Its number, without the rest.
     pub(super) fn into_number(self) -> Option<Number> {
         self.number
+    }
+
+    /// Its number, and the memory that its values pass through if they are in this process's own.
+    pub(super) fn into_parts(self) -> (Option<Number>, Option<Memory>) {
+        let memory = match &self.values {
+            Values::InPlace(_) => None,
+            Values::Own(own) => Some(own.arguments.memory().clone()),
+        };
+        (self.number, memory)
     }
 
     /// Fills `buffer` with the packet that executes it under its number, and passes the inputs, if they are

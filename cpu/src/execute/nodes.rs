@@ -86,7 +86,7 @@ impl<'a> Runner<'a> {
                 self.compute(graphs, node, (*shape, |context: &mut _| step.run(context)), frame)
             }
             Work::Fused(step) => self.fused(graphs, node, &**step, frame),
-            Work::InPlace => self.in_place(node, frame),
+            Work::InPlace => Self::in_place(node, frame),
             Work::If(index) => return self.run_if(at, *index, frame).map(|()| true),
             Work::While(index) => return self.run_while(at, *index, frame).map(|()| true),
         };
@@ -128,9 +128,10 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Gives the memory of an operation's input to its output, unless the input is not as declared.
+    /// Gives the memory of an operation's input to its output, and the other way round, unless the input is not
+    /// as declared.
     #[inline(never)]
-    fn in_place(&mut self, node: &Node, frame: &mut Frame) -> Result<bool, KernelError> {
+    fn in_place(node: &Node, frame: &mut Frame) -> Result<bool, KernelError> {
         let (input, output) = (
             node.operation.inputs[0] as usize,
             node.operation.outputs[0] as usize,
@@ -142,10 +143,10 @@ impl<'a> Runner<'a> {
         if frame.values[input].shared.is_some() {
             return Ok(false);
         }
-        let memory = std::mem::take(&mut frame.values[input].buffer);
-        let value = &mut frame.values[output];
-        self.memory
-            .give_back(std::mem::replace(&mut value.buffer, memory));
+        let Ok([given, value]) = frame.values.get_disjoint_mut([input, output]) else {
+            return Ok(false);
+        };
+        std::mem::swap(&mut given.buffer, &mut value.buffer);
         fixed.give(std::slice::from_mut(value), |_, _| {})?;
         Ok(true)
     }

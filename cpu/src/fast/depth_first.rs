@@ -165,7 +165,7 @@ impl ReadyChain<'_> {
         };
         let threads = team.threads_for(self.chain.cost);
         let grid = self.grid(threads, last);
-        let threads = threads.min(grid.blocks().max(1));
+        let threads = grid.most_threads(threads);
         let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
         let input = self
             .input

@@ -93,14 +93,14 @@ impl BlockCopy {
     /// # Errors
     /// The block reaches outside one of the arrays. Callers have proven that it does not.
     pub(crate) fn copy<T: Copy>(&self, from: &[T], to: &mut [T]) -> Result<(), KernelError> {
-        let Some(CopyAxes { outer, inner }) = self.axes else {
+        let Some(CopyAxes { outer, inner }) = &self.axes else {
             return Ok(());
         };
         outer.for_each_start(|start| {
             let copied = if inner.from == 1 && inner.to == 1 {
                 copy_run(from, to, start, inner.extent)
             } else {
-                copy_stepwise(from, to, start, inner)
+                copy_stepwise(from, to, start, *inner)
             };
             copied.ok_or_else(|| OpError::operation("a block reaches outside its operand").into())
         })
@@ -207,6 +207,9 @@ impl Block {
         &self,
         mut each: impl FnMut(Start) -> Result<(), KernelError>,
     ) -> Result<(), KernelError> {
+        if self.count == 0 {
+            return each(self.start);
+        }
         let axes = &self.axes[..self.count];
         let mut position = [0_usize; MAX_AXES];
         let mut at = self.start;

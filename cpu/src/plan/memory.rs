@@ -11,6 +11,7 @@
 
 use nnhal_hal::{OperandLifeTime, Subgraph};
 
+use super::fixed_outputs::FixedOutputs;
 use super::node::{Node, Work};
 
 /// More is not taken before a run shows that it is needed.
@@ -19,30 +20,48 @@ pub(crate) const MOST_RESERVED_BYTES: usize = 256 << 20;
 /// Graphs with more results are left to their runs, which can be interrupted.
 const MOST_RESERVED_RESULTS: usize = 4096;
 
+/// Values of fewer bytes keep their memory from one run to the next: giving it back and finding it again takes
+/// longer than some of the operations that compute them.
+const LEAST_RELEASED_BYTES: usize = 1024;
+
 /// How often the values are gone through: memory that was too small for a later value has been exchanged for
 /// larger, so that the next time an earlier one may find other memory.
 const ROUNDS: usize = 2;
 
-/// Notes with each node the temporaries that nothing reads after it.
+/// Notes with each node the temporaries that nothing reads after it, but for small ones.
 pub(super) fn release_after_last_reader(graph: &Subgraph, nodes: &mut [Node]) {
-    let is_temporary = |operand: &u32| {
-        let operand = graph.operands.get(*operand as usize);
+    let mut is_kept = vec![false; graph.operands.len()];
+    keep_small(nodes, &mut is_kept);
+    let is_released = |operand: &u32| {
+        let at = *operand as usize;
+        let operand = graph.operands.get(at).filter(|_| !is_kept[at]);
         operand.is_some_and(|operand| operand.lifetime == OperandLifeTime::TemporaryVariable)
     };
-    release(nodes, &is_temporary, &mut vec![false; graph.operands.len()]);
+    release(nodes, &is_released, &mut vec![false; graph.operands.len()]);
 }
 
-/// The same given which operands are `seen` behind the nodes. The parts of a node release as if they were
-/// there in its place.
-fn release(nodes: &mut [Node], is_temporary: &dyn Fn(&u32) -> bool, seen: &mut [bool]) {
+/// Notes which results are small in every run.
+fn keep_small(nodes: &[Node], is_kept: &mut [bool]) {
+    for node in nodes {
+        let sizes = node.fixed.iter().flat_map(FixedOutputs::sizes);
+        for (&operand, bytes) in node.operation.outputs.iter().zip(sizes) {
+            is_kept[operand as usize] = bytes < LEAST_RELEASED_BYTES;
+        }
+        keep_small(&node.parts, is_kept);
+    }
+}
+
+/// Notes what is released, given which operands are `seen` behind the nodes. The parts of a node release as
+/// if they were there in its place.
+fn release(nodes: &mut [Node], is_released: &dyn Fn(&u32) -> bool, seen: &mut [bool]) {
     for node in nodes.iter_mut().rev() {
         let operands = node.operation.inputs.iter().chain(&node.operation.outputs);
-        for &operand in operands.filter(|operand| is_temporary(operand)) {
+        for &operand in operands.filter(|operand| is_released(operand)) {
             if !seen[operand as usize] && !node.releases.contains(&operand) {
                 node.releases.push(operand);
             }
         }
-        release(&mut node.parts, is_temporary, seen);
+        release(&mut node.parts, is_released, seen);
         for &operand in &node.releases {
             seen[operand as usize] = true;
         }
@@ -101,9 +120,7 @@ impl Sizes {
             &node.operation.inputs[..],
             &node.operation.outputs[..],
         ) {
-            let renamed = std::mem::take(&mut self.values[*input as usize]);
-            let before = std::mem::replace(&mut self.values[*output as usize], renamed);
-            self.give_back(before);
+            self.values.swap(*input as usize, *output as usize);
         } else if let Some(fixed) = &node.fixed {
             for (&at, bytes) in node.operation.outputs.iter().zip(fixed.sizes()) {
                 self.give(at as usize, bytes);

@@ -15,6 +15,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// Blocks beside each other.
     fn across(&self) -> usize {
         self.columns.div_ceil(self.columns_per_block.max(1))
     }
@@ -22,6 +23,52 @@ impl Grid {
     /// How many blocks there are.
     pub(crate) fn blocks(&self) -> usize {
         self.rows.div_ceil(self.rows_per_block.max(1)) * self.across()
+    }
+
+    /// So many threads, but no more than there are blocks for.
+    pub(crate) fn most_threads(&self, threads: usize) -> usize {
+        // Blocks are counted by division, which one thread can do without.
+        if threads <= 1 {
+            1
+        } else {
+            threads.min(self.blocks().max(1))
+        }
+    }
+
+    /// Whether memory of so many elements is large enough.
+    fn fits(&self, elements: usize) -> bool {
+        let needed = self.rows.checked_mul(self.columns);
+        needed.is_some_and(|needed| needed <= elements)
+    }
+
+    /// The block that begins at a row and a column.
+    #[inline(always)]
+    fn block<'a, T>(&self, memory: *mut T, (top, left): (usize, usize)) -> Block<'a, T> {
+        Block {
+            memory,
+            stride: self.columns,
+            rows: top..(top + self.rows_per_block).min(self.rows),
+            columns: left..(left + self.columns_per_block).min(self.columns),
+            lent: PhantomData,
+        }
+    }
+}
+
+/// Has one thread compute the blocks of a grid, one after the other.
+///
+/// # Panics
+/// If `memory` is smaller than the grid.
+#[inline]
+pub(super) fn for_each<T>(memory: &mut [T], grid: &Grid, mut work: impl FnMut(Block<'_, T>)) {
+    assert!(grid.fits(memory.len()), "a grid as large as its memory");
+    let mut top = 0;
+    while top < grid.rows {
+        let mut left = 0;
+        while left < grid.columns {
+            work(grid.block(memory.as_mut_ptr(), (top, left)));
+            left += grid.columns_per_block.max(1);
+        }
+        top += grid.rows_per_block.max(1);
     }
 }
 
@@ -58,9 +105,7 @@ impl<'a, T> Blocks<'a, T> {
     /// If `memory` is smaller than the grid, or there are 2^32 blocks.
     #[inline]
     pub(super) fn new(memory: &'a mut [T], grid: Grid) -> Blocks<'a, T> {
-        let elements = grid.rows.checked_mul(grid.columns);
-        let fits = elements.is_some_and(|elements| elements <= memory.len());
-        assert!(fits, "a grid as large as its memory");
+        assert!(grid.fits(memory.len()), "a grid as large as its memory");
         let blocks = grid.blocks() as u64;
         assert!(blocks <= BLOCK_MASK, "blocks that can be counted");
         Blocks {
@@ -105,21 +150,16 @@ impl<'a, T> Blocks<'a, T> {
         } as usize;
         let grid = &self.grid;
         let (row, column) = (number / grid.across(), number % grid.across());
-        let (top, left) = (row * grid.rows_per_block, column * grid.columns_per_block);
-        Some(Block {
-            memory: self.memory,
-            stride: grid.columns,
-            rows: top..(top + grid.rows_per_block).min(grid.rows),
-            columns: left..(left + grid.columns_per_block).min(grid.columns),
-            lent: PhantomData,
-        })
+        let start = (row * grid.rows_per_block, column * grid.columns_per_block);
+        Some(grid.block(self.memory, start))
     }
 }
 
 /// Some neighbouring columns of some neighbouring rows, which nobody else has.
 ///
-/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common, or by
-/// [`Block::whole`] of memory that is borrowed for it alone. The whole grid is within the memory.
+/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common, by
+/// [`for_each`], which makes none before the last one is gone, or by [`Block::whole`] of memory that is
+/// borrowed for it alone. The whole grid is within the memory.
 #[derive(Debug)]
 pub(crate) struct Block<'a, T> {
     memory: *mut T,
@@ -220,7 +260,7 @@ impl<'a, T> Block<'a, T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Blocks, End, Grid};
+    use super::{Block, Blocks, End, Grid, for_each};
 
     #[test]
     fn blocks_cover_every_element_once() {
@@ -233,17 +273,21 @@ mod tests {
                     columns_per_block,
                 };
                 let mut memory = vec![0; rows * columns];
-                let blocks = Blocks::new(&mut memory, grid);
                 let mut taken = 0;
-                let mut ends = [End::First, End::Last, End::Last].into_iter().cycle();
-                while let Some(mut block) = blocks.take(ends.next().unwrap()) {
+                let mut visit = |mut block: Block<'_, i32>| {
                     taken += 1;
                     for row in 0..block.rows() {
                         block.row(row).iter_mut().for_each(|value| *value += 1);
                     }
+                };
+                let blocks = Blocks::new(&mut memory, grid);
+                let mut ends = [End::First, End::Last, End::Last].into_iter().cycle();
+                while let Some(block) = blocks.take(ends.next().unwrap()) {
+                    visit(block);
                 }
-                assert_eq!(taken, grid.blocks());
-                assert!(memory.iter().all(|value| *value == 1), "{grid:?}");
+                for_each(&mut memory, &grid, visit);
+                assert_eq!(taken, 2 * grid.blocks());
+                assert!(memory.iter().all(|value| *value == 2), "{grid:?}");
             }
         }
     }
@@ -268,6 +312,18 @@ mod tests {
     #[should_panic(expected = "a grid as large as its memory")]
     fn grid_beyond_its_memory_is_refused() {
         let _ = Blocks::shares(&mut [0; 5], (3, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "a grid as large as its memory")]
+    fn grid_beyond_its_memory_is_refused_to_one_thread() {
+        let grid = Grid {
+            rows: 3,
+            columns: 2,
+            rows_per_block: 1,
+            columns_per_block: 2,
+        };
+        for_each(&mut [0; 5], &grid, |_| ());
     }
 
     #[test]

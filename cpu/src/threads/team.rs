@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use nnhal_os::cores::Cores;
 
-use super::blocks::{Block, Blocks, End, Grid};
+use super::blocks::{self, Block, Blocks, End, Grid};
 use super::hand_over::share;
 use super::{Helpers, Threads};
 use crate::plan::cost::{Cost, MIN_FOR_HELPERS, MIN_FOR_PARTITION, MIN_FOR_TRIAL};
@@ -107,7 +107,13 @@ impl<'a> Team<'a> {
         (output, scratch): (&mut [T], &mut [S]),
         work: impl Fn(Block<'_, T>, &mut [S]) + Sync,
     ) {
-        let threads = threads.clamp(1, grid.blocks().max(1));
+        // One copy of the code serves both ways.
+        let work: &(dyn Fn(Block<'_, T>, &mut [S]) + Sync) = &work;
+        let threads = grid.most_threads(threads);
+        if threads == 1 {
+            // Counting blocks and giving them out takes longer than a small operation.
+            return blocks::for_each(output, grid, |block| work(block, scratch));
+        }
         let each = scratch.len() / threads;
         let (blocks, shares) = (
             Blocks::new(output, *grid),

@@ -4,7 +4,7 @@ use nnhal_client::{
     Burst, BurstOptions, Completed, ErrorStatus, ExecuteOptions, Input, Memory, Model, ModelBuilder,
     OperationType, Output, PrepareOptions, PreparedModel, Request, Result, TensorType,
 };
-use nnhal_tests::fds_of;
+use nnhal_tests::{fds_of, memory_numbers};
 
 use crate::common::{REFERENCE, open, start};
 
@@ -121,6 +121,21 @@ fn however_many_shapes_come_neither_side_holds_more_for_them() {
     }
     let after = held();
     assert!(after <= before + 2, "{before} descriptors became {after}");
+}
+
+#[test]
+fn shapes_that_change_pass_through_the_memories_of_those_before() {
+    let daemon = start();
+    let device = open(&daemon, FAST);
+    let mut burst = prepare(&device).burst(&BurstOptions::new()).unwrap();
+    let mut turns = |times: u32| {
+        for rows in (0..times).flat_map(|_| 60..72) {
+            expect_rows(&mut burst, rows);
+        }
+        memory_numbers(device.worker().pid)
+    };
+    let before = turns(2);
+    assert_eq!(turns(3), before);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The n-th system call fails: threat T28.
 //!
 //! strace makes one call of each thread fail, the n-th one of that name, with an error that fits it. The call
-//! that is put in its place is `getpid`, which all jails allow. Who is traced:
+//! that is put in its place is `getpid`, which all jails allow. A call that the kernel never refuses gets a
+//! signal instead, which ends its wait if it waits. Who is traced:
 //!
 //! - the supervisor's main thread, from its first instruction on;
 //! - all threads of a supervisor that serves, and all workers that it starts, from their first instruction to
@@ -45,6 +46,13 @@ const NO_MEMORY: [&str; 3] = [
     "failed to set up alternative stack guard page",
 ];
 
+/// In place of an error: a signal comes while the call is made. A wait for a futex ends with EINTR then, and
+/// a wake, which strace cannot tell from it, happens: if it were left out, somebody would wait for ever.
+const INTERRUPTED: &str = "a signal";
+
+/// The signal. Processes have a handler for it or ignore it.
+const INTERRUPTING: &str = "SIGCHLD";
+
 /// Whose calls fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
@@ -77,7 +85,8 @@ fn errors(call: &str) -> &'static [&'static str] {
         "connect" | "recvmsg" | "recvfrom" | "ppoll" | "poll" | "futex_waitv" => &["ENOMEM", "EINTR"],
         "sendmsg" | "sendto" => &["ENOBUFS", "EINTR"],
         "listen" | "getsockopt" | "setsockopt" | "getsockname" | "getpeername" => &["ENOBUFS"],
-        "futex" | "wait4" | "waitid" | "getrandom" => &["EINTR"],
+        "wait4" | "waitid" | "getrandom" => &["EINTR"],
+        "futex" => &[INTERRUPTED],
         "flock" => &["ENOLCK", "EINTR"],
         "fstat" | "statx" | "newfstatat" | "fstatfs" | "getdents64" | "fchmod" | "fchmodat" | "rename"
         | "renameat" | "renameat2" | "readlink" => &["EIO"],
@@ -103,11 +112,16 @@ fn injection(fault: Option<&Fault>) -> Vec<String> {
     let Some(Fault { call, number, error }) = fault else {
         return Vec::new();
     };
+    let what = if *error == INTERRUPTED {
+        format!("signal={INTERRUPTING}")
+    } else {
+        format!("error={error}:syscall=getpid")
+    };
     vec![
         "-e".to_owned(),
         format!("trace={call}"),
         "-e".to_owned(),
-        format!("inject={call}:error={error}:when={number}:syscall=getpid"),
+        format!("inject={call}:{what}:when={number}"),
     ]
 }
 
@@ -143,9 +157,11 @@ fn read(trace: &Path) -> Ran {
         let most = calls.entry(name.to_owned()).or_default();
         *most = count.max(*most);
     }
+    // The kernel's own signals of this kind are of children that have ended.
+    let interruption = format!("--- {INTERRUPTING} {{si_signo={INTERRUPTING}, si_code=SI_KERNEL");
     Ran {
         calls,
-        has_failed: text.contains("(INJECTED)"),
+        has_failed: text.contains("(INJECTED)") || text.contains(&interruption),
     }
 }
 

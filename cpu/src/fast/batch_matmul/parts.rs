@@ -50,7 +50,7 @@ pub(in crate::fast) fn for_each_product<T: Send, M: bytemuck::Pod + Send>(
     let threads = team.threads_for(cost);
     // A matrix whose rows are in two blocks is packed twice.
     let grid = partition::rows_at_once(threads, batches * rows, columns);
-    let threads = threads.min(grid.blocks().max(1));
+    let threads = grid.most_threads(threads);
     let memory = scratch.shares::<M>(threads, length)?;
     team.for_each_block(threads, &grid, (output, memory), |mut block, memory| {
         let mut place = block.first_row();

@@ -129,7 +129,7 @@ impl IntegerLayer {
             apart: self.row(),
         };
         Parted {
-            threads: threads.min(grid.blocks().max(1)),
+            threads: grid.most_threads(threads),
             copies: source.copies::<Unsigned<u8>>(grid.rows_per_block),
             grid,
             source,

@@ -75,7 +75,7 @@ where
         unit,
         apart,
     };
-    let threads = threads.min(grid.blocks().max(1));
+    let threads = grid.most_threads(threads);
     let own = own(grid.rows_per_block);
     let length = own.checked_add(source.copies::<F>(grid.rows_per_block));
     let length = length.ok_or(OutOfMemory { bytes: usize::MAX })?;
@@ -215,7 +215,7 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
     }
     let threads = team.threads_for(cost(patches, matrix, times));
     let grid = grid(threads, (patches.count(), depth), (patches, matrix));
-    let threads = threads.min(grid.blocks().max(1));
+    let threads = grid.most_threads(threads);
     let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
     // In whole numbers of the terms that are behind them.
     let copies = if layout.in_place {

@@ -57,7 +57,7 @@ pub(super) fn run<K: MicroKernel>(
     let row = patches.image_size(&patches.output) / height.max(1);
     let mut grid = partition::rows(threads, height, row);
     grid.rows_per_block = grid.rows_per_block.min(kernel.most_rows());
-    let threads = threads.min(grid.blocks().max(1));
+    let threads = grid.most_threads(threads);
     let memory = scratch.shares::<K::LaidOut>(threads, kernel.laid_out(grid.rows_per_block))?;
     for (input, output) in patches.images(input, output) {
         team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {

@@ -204,7 +204,7 @@ impl FusedStep for RowWise {
         };
         let threads = context.team.threads_for(cost);
         let grid = partition::rows(threads, self.rows, self.columns);
-        let threads = threads.min(grid.blocks().max(1));
+        let threads = grid.most_threads(threads);
         let memory = context.scratch.shares::<f32>(threads, SLOTS * self.columns)?;
         context
             .team

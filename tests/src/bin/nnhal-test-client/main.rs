@@ -15,15 +15,21 @@ mod session;
 mod stay;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use nnhal_os::time::{Clock, MonotonicClock};
 use nnhal_tests::{fds_of, shared_mappings};
+use signal_hook::consts::SIGCHLD;
 
 use crate::dialogue::{is_allowed, say};
 use crate::session::{STEPS, Session, TIMES};
 
 fn main() {
+    // With a handler, a signal that comes while a thread waits with a limit ends the wait.
+    let noticed = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGCHLD, noticed).expect("a handler for SIGCHLD");
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [runtime_dir, device, cache, how @ ..] = &arguments[..] else {
         panic!("nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told] [--brief] [--stays MILLISECONDS]");
