@@ -26,8 +26,8 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) placed: HashMap<usize, usize>,
     /// The graphs whose import is under way, outermost first.
     pub(crate) open: Vec<usize>,
-    /// How many tensors and operators graphs had that were put in place of an operator.
-    pub(crate) inlined: usize,
+    /// How many tensors and operators the graphs have that were made for composites and CASEs.
+    pub(crate) made: usize,
     pub(crate) has_float16_weights: bool,
     pub(crate) notes: Vec<Note>,
 }
@@ -41,7 +41,22 @@ pub(crate) struct ReferencedGraph {
     pub(crate) origins: Vec<usize>,
 }
 
+/// Most tensors and operators of all graphs that are made for composites and CASEs. Files of a few bytes may
+/// nest composites so that they double with each level.
+const MAX_MADE: usize = 1 << 18;
+
 impl ModelImport<'_, '_> {
+    /// Counts so many tensors and operators of a graph about to be made.
+    pub(crate) fn charge(&mut self, count: usize) -> Result<(), String> {
+        self.made = self.made.saturating_add(count);
+        if self.made > MAX_MADE {
+            return Err(format!(
+                "the graphs of all composites and CASEs have more than {MAX_MADE} tensors and operators together"
+            ));
+        }
+        Ok(())
+    }
+
     /// The place in the model of the graph `number` of the file, if it was imported.
     pub(crate) fn place_of(&self, number: usize) -> Option<usize> {
         self.placed.get(&number).copied()

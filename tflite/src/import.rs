@@ -83,7 +83,7 @@ fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
         referenced: Vec::new(),
         placed: HashMap::new(),
         open: vec![main],
-        inlined: 0,
+        made: 0,
         has_float16_weights: false,
         notes: Vec::new(),
     }

@@ -11,6 +11,7 @@ mod unmapped;
 mod activation;
 mod arithmetic;
 mod batch_matmul;
+mod case;
 mod comparison;
 mod composite;
 mod control_flow;

@@ -386,6 +386,20 @@ def case_extension(g):
 
 
 @family
+def case_halves_extension(g):
+    """One of five branches; LiteRT takes every graph of the file for one."""
+    index, x = g.input(np.int32([0, 1, 2, 3, 4, 5, 100, -1, -100])), g.floats(2, 3, calls=9)
+    which = options("StablehloCaseOptions", branchSubgraphIndices=[3, 2, 1, 4, 5])
+    g.op("STABLEHLO_CASE", [index, x], F32, with_options=which)
+    main = g.graph
+    for operator in ("NEG", "EXP", "ABS", "SIN", "FLOOR"):
+        g.begin()
+        g.op(operator, [g.argument(F32, [2, 3])], F32)
+        g.graph.tensors[-1].shape = [2, 3]
+    g.graph = main
+
+
+@family
 def composites(g):
     """Composites, one of which has another in its graph, and passes a constant on."""
     x, y = g.floats(2, 3), g.floats(2, 3)
