@@ -7,6 +7,7 @@ use nnhal_hal::{Operand, OperandLifeTime, OperandType, Subgraph};
 
 use crate::constants::ConstantStore;
 use crate::file::File;
+use crate::generators::Generators;
 use crate::graph::{GraphBuilder, Id};
 use crate::imported::Note;
 use crate::resources::Resources;
@@ -95,6 +96,8 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
     pub(crate) resources: Resources,
+    /// Those of the main graph, also while this one stands there for a composite; no other graph has any.
+    pub(crate) generators: Option<Generators>,
 }
 
 impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
@@ -108,6 +111,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         let is_float16 =
             |tensor: &Tensor<'_>| tensor.element_type == ElementType::Float16 && tensor.is_constant();
         model.has_float16_weights |= tensors.iter().any(is_float16);
+        let generators = (number == model.main).then(Generators::default);
         GraphImport {
             model,
             number,
@@ -118,6 +122,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             builder: GraphBuilder::default(),
             variables: Vec::new(),
             resources: Resources::default(),
+            generators,
         }
     }
 
@@ -138,7 +143,12 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
 
     /// The operand of a tensor whose shape the file must tell; a scalar has dimensions `[1]`.
     pub(crate) fn shaped_operand(&self, tensor: usize) -> Result<Operand, String> {
-        let mut operand = self.tensors[tensor].operand()?;
+        let tensor = &self.tensors[tensor];
+        let mut operand = if tensor.is_unsigned() {
+            tensor.words()?
+        } else {
+            tensor.operand()?
+        };
         if operand.dimensions.is_empty() {
             operand.dimensions = vec![1];
         }

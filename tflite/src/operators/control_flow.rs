@@ -6,6 +6,7 @@ use super::builtin::Builtin;
 use super::case;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
+use super::random;
 use crate::file::options::{IfOptions, StablehloCaseOptions, WhileOptions};
 use crate::graph::Id;
 
@@ -40,6 +41,9 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             let arguments = arguments(node, 0)?;
             let condition = place(node, options.cond_subgraph)?;
             let body = place(node, options.body_subgraph)?;
+            for graph in [condition, body] {
+                random::require_none(node, graph)?;
+            }
             let mut inputs = vec![referenced(node, condition)?, referenced(node, body)?];
             inputs.extend(arguments);
             let dimensions = node.graph.model.output_dimensions(body);
