@@ -7,6 +7,7 @@ use nnhal_hal::{Operand, OperandLifeTime, OperandType, Subgraph};
 
 use crate::constants::ConstantStore;
 use crate::file::File;
+use crate::generators::Generators;
 use crate::graph::{GraphBuilder, Id};
 use crate::imported::Note;
 use crate::resources::Resources;
@@ -26,8 +27,8 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) placed: HashMap<usize, usize>,
     /// The graphs whose import is under way, outermost first.
     pub(crate) open: Vec<usize>,
-    /// How many tensors and operators graphs had that were put in place of an operator.
-    pub(crate) inlined: usize,
+    /// How many tensors and operators the graphs have that were made for composites and CASEs.
+    pub(crate) made: usize,
     pub(crate) has_float16_weights: bool,
     pub(crate) notes: Vec<Note>,
 }
@@ -41,7 +42,22 @@ pub(crate) struct ReferencedGraph {
     pub(crate) origins: Vec<usize>,
 }
 
+/// Most tensors and operators of all graphs that are made for composites and CASEs. Files of a few bytes may
+/// nest composites so that they double with each level.
+const MAX_MADE: usize = 1 << 18;
+
 impl ModelImport<'_, '_> {
+    /// Counts so many tensors and operators of a graph about to be made.
+    pub(crate) fn charge(&mut self, count: usize) -> Result<(), String> {
+        self.made = self.made.saturating_add(count);
+        if self.made > MAX_MADE {
+            return Err(format!(
+                "the graphs of all composites and CASEs have more than {MAX_MADE} tensors and operators together"
+            ));
+        }
+        Ok(())
+    }
+
     /// The place in the model of the graph `number` of the file, if it was imported.
     pub(crate) fn place_of(&self, number: usize) -> Option<usize> {
         self.placed.get(&number).copied()
@@ -80,6 +96,8 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
     pub(crate) resources: Resources,
+    /// Those of the main graph, also while this one stands there for a composite; no other graph has any.
+    pub(crate) generators: Option<Generators>,
 }
 
 impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
@@ -93,6 +111,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         let is_float16 =
             |tensor: &Tensor<'_>| tensor.element_type == ElementType::Float16 && tensor.is_constant();
         model.has_float16_weights |= tensors.iter().any(is_float16);
+        let generators = (number == model.main).then(Generators::default);
         GraphImport {
             model,
             number,
@@ -103,6 +122,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             builder: GraphBuilder::default(),
             variables: Vec::new(),
             resources: Resources::default(),
+            generators,
         }
     }
 
@@ -123,7 +143,12 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
 
     /// The operand of a tensor whose shape the file must tell; a scalar has dimensions `[1]`.
     pub(crate) fn shaped_operand(&self, tensor: usize) -> Result<Operand, String> {
-        let mut operand = self.tensors[tensor].operand()?;
+        let tensor = &self.tensors[tensor];
+        let mut operand = if tensor.is_unsigned() {
+            tensor.words()?
+        } else {
+            tensor.operand()?
+        };
         if operand.dimensions.is_empty() {
             operand.dimensions = vec![1];
         }

@@ -12,6 +12,7 @@ use nnhal_hal::{
 use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
+use crate::generators::Generators;
 use crate::graph::{Id, rule_broken};
 use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph};
 use crate::import_options::ImportOptions;
@@ -83,7 +84,7 @@ fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
         referenced: Vec::new(),
         placed: HashMap::new(),
         open: vec![main],
-        inlined: 0,
+        made: 0,
         has_float16_weights: false,
         notes: Vec::new(),
     }
@@ -307,6 +308,7 @@ impl GraphImport<'_, '_, '_> {
                 self.tensors[tensor].check_dimensions(dimensions)?;
             }
             operand.dimensions.clone_from(dimensions);
+            operand.dimensions.extend(self.tensors[tensor].halves());
         }
         let id = self
             .builder
@@ -351,7 +353,8 @@ impl GraphImport<'_, '_, '_> {
         Ok(copy)
     }
 
-    /// What has to be carried from one execution to the next: variable tensors, then resource variables.
+    /// What has to be carried from one execution to the next: variable tensors, then resource variables, then
+    /// random number generators.
     fn take_carried(&mut self) -> Result<Vec<Carried>, ImportError> {
         let mut carried = Vec::new();
         for variable in std::mem::take(&mut self.variables) {
@@ -364,10 +367,15 @@ impl GraphImport<'_, '_, '_> {
                 initial: initial.map_err(|reason| self.tensor_error(variable.tensor, reason))?,
             });
         }
-        let resources = std::mem::take(&mut self.resources);
+        let resources = std::mem::take(&mut self.resources).into_states();
+        let generators = self
+            .generators
+            .take()
+            .into_iter()
+            .flat_map(Generators::into_states);
         carried.extend(
             resources
-                .into_states()
+                .chain(generators)
                 .map(|(name, input, current, initial)| Carried {
                     name,
                     input,

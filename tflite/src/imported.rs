@@ -35,6 +35,8 @@ pub struct TensorInfo {
     pub signature_name: Option<String>,
     /// The element type in the file. Where it is [`ElementType::Int64`], the operand has 32-bit integers.
     /// Where it is written `complex64`, the operand has floats and one more axis: real and imaginary parts.
+    /// Where it is written `uint32` or `uint64`, the operand has the same bits as 32-bit integers; the halves
+    /// of 64 bits lie along one more axis, the lower one first.
     pub element_type: ElementType,
     /// The operand's type.
     pub operand_type: OperandType,
@@ -47,11 +49,11 @@ pub struct TensorInfo {
     pub quantization: Option<Quantization>,
 }
 
-/// A variable tensor of the file: an input that the first execution takes as [`initial`](State::initial) and
-/// every later one as what the one before gave as the output.
+/// A variable of the file, or the generator of an operator's random numbers: an input that the first execution
+/// takes as [`initial`](State::initial) and every later one as what the one before gave as the output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// The tensor's name in the file.
+    /// The variable's name in the file, or which operator has the generator.
     pub name: String,
     /// Which input of the model.
     pub input: usize,
@@ -61,8 +63,8 @@ pub struct State {
     pub operand_type: OperandType,
     /// The dimensions of both operands.
     pub dimensions: Vec<u32>,
-    /// The value before the first execution: 0.0 in every element, but bytes of 0 for unsigned integers,
-    /// which the file's runtime starts with as well.
+    /// The value before the first execution. That of a variable tensor is 0.0 in every element, but bytes of 0
+    /// for unsigned integers, which the file's runtime starts with as well.
     pub initial: Vec<u8>,
 }
 

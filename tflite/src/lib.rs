@@ -24,6 +24,7 @@
 mod constants;
 mod error;
 mod file;
+mod generators;
 mod graph;
 mod graph_import;
 mod import;

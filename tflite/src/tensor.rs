@@ -9,6 +9,10 @@ use crate::file::tables;
 /// The format's number of the type of complex numbers of two 32-bit floats.
 const COMPLEX64: i8 = 8;
 
+/// Those of unsigned integers.
+const UINT64: i8 = 12;
+const UINT32: i8 = 15;
+
 /// The element type of a tensor, as the file states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -84,10 +88,10 @@ impl std::fmt::Display for ElementType {
                 COMPLEX64 => "complex64",
                 10 => "float64",
                 11 => "complex128",
-                12 => "uint64",
+                UINT64 => "uint64",
                 13 => "resource",
                 14 => "variant",
-                15 => "uint32",
+                UINT32 => "uint32",
                 16 => "uint16",
                 18 => "bfloat16",
                 19 => "int2",
@@ -238,19 +242,43 @@ impl<'a> Tensor<'a> {
         self.element_type == ElementType::Other(COMPLEX64)
     }
 
+    /// Whether elements are unsigned integers of 32 or 64 bits.
+    pub(crate) fn is_unsigned(&self) -> bool {
+        matches!(self.element_type, ElementType::Other(UINT32 | UINT64))
+    }
+
+    /// How many 32-bit words stand for an element, if more than one.
+    pub(crate) fn halves(&self) -> Option<u32> {
+        (self.element_type == ElementType::Other(UINT64)).then_some(2)
+    }
+
+    /// An operand with the bits of unsigned integers. The halves of 64 bits lie along one more axis.
+    pub(crate) fn words(&self) -> Result<Operand, String> {
+        self.check()?;
+        let mut operand = Operand::new(OperandType::TENSOR_INT32, &self.dimensions);
+        operand.dimensions.extend(self.halves());
+        Ok(operand)
+    }
+
     /// Whether elements are floats.
     pub(crate) fn is_float(&self) -> bool {
         matches!(self.element_type, ElementType::Float32 | ElementType::Float16)
     }
 
-    /// An operand of the tensor's type, shape and quantization. The dimensions of a scalar stay empty here.
-    pub(crate) fn operand(&self) -> Result<Operand, String> {
+    /// Says what makes an operand of the tensor impossible, whatever its type.
+    fn check(&self) -> Result<(), String> {
         if let Some(defect) = &self.defect {
             return Err(defect.clone());
         }
         if self.dimensions.contains(&0) {
             return Err("has a dimension of 0, for which NNAPI has no constant or fixed shape".to_owned());
         }
+        Ok(())
+    }
+
+    /// An operand of the tensor's type, shape and quantization. The dimensions of a scalar stay empty here.
+    pub(crate) fn operand(&self) -> Result<Operand, String> {
+        self.check()?;
         let plain = |ty| Ok(Operand::new(ty, &self.dimensions));
         match self.element_type {
             ElementType::Float32 => plain(OperandType::TENSOR_FLOAT32),

@@ -118,5 +118,5 @@ fn composites_nest_neither_too_deeply_nor_too_often() {
     let eight: Vec<[i32; 8]> = (1..=12).map(|number| [number; 8]).collect();
     let mut doubling: Vec<&[i32]> = eight.iter().map(|list| &list[..]).collect();
     doubling.push(&[]);
-    assert!(refusal(&doubling).contains("composites have more than"));
+    assert!(refusal(&doubling).contains("composites and CASEs have more than"));
 }

@@ -101,7 +101,9 @@ fn row(operation: OperationType) -> Row {
         | tflite::MATRIX_DIAG
         | tflite::MATRIX_SET_DIAG
         | tflite::ONE_HOT
+        | tflite::RANDOM_UNIFORM
         | tflite::REVERSE_SEQUENCE
+        | tflite::RNG_BIT_GENERATOR
         | tflite::SHAPE
         | tflite::SPARSE_TO_DENSE
         | tflite::UNIQUE

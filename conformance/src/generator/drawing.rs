@@ -17,6 +17,7 @@ const WANT_DRAWN_DATA: &[OperationType] = &[
     OperationType::RANDOM_MULTINOMIAL,
     tflite::BITCAST,
     tflite::FAKE_QUANT,
+    tflite::MULTINOMIAL,
     tflite::NON_MAX_SUPPRESSION_V4,
     tflite::NON_MAX_SUPPRESSION_V5,
     tflite::UNIQUE,

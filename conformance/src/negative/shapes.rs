@@ -152,6 +152,9 @@ impl Call<'_> {
             (tflite::DILATE, "value") | (tflite::REDUCE_WINDOW, "start") => Fixed::Single,
             (_, "window" | "windowstrides" | "windowdilations") => Fixed::Entirely,
             (_, "regionaxes" | "corneraxes" | "sizes") => Fixed::Entirely,
+            (tflite::MULTINOMIAL, "logits") | (tflite::RNG_BIT_GENERATOR, "state") => Fixed::Rank,
+            (tflite::MULTINOMIAL, "samplecount") => Fixed::Single,
+            (_, "generator") => Fixed::Entirely,
             // They say how deep regions are.
             (tflite::SCATTER_REGIONS, "updates") => Fixed::Rank,
             _ => return None,

@@ -78,6 +78,8 @@ impl Call<'_> {
             (_, "indexaxis") => vec![-2.0, rank(1)? + 1.0],
             (_, "sizes") => vec![-1.0, 1000.0],
             (_, "combination") => vec![-1.0, 9.0],
+            (tflite::MULTINOMIAL, "samplecount") => vec![-1.0],
+            (tflite::RNG_BIT_GENERATOR, "algorithm") => vec![-1.0, 3.0],
             (tflite::FAKE_QUANT, "bits") => vec![1.0, 17.0],
             (tflite::DILATE, "dilations") | (_, "window" | "windowstrides" | "windowdilations") => {
                 vec![-1.0, 0.0]

@@ -61,6 +61,7 @@ mod normalization;
 mod one_hot;
 mod pack;
 mod pad;
+mod philox;
 mod places;
 mod pooling;
 mod prelu;
@@ -74,6 +75,8 @@ mod quantized_lstm_cell;
 mod quantized_lstm_gates;
 mod quantized_svdf;
 mod random;
+mod random_bits;
+mod random_floats;
 mod range;
 pub(crate) mod recurrent;
 mod reduce_window;
@@ -99,6 +102,7 @@ mod split;
 mod svdf;
 #[cfg(test)]
 pub(crate) mod testing;
+mod threefry;
 mod tile;
 mod topk;
 pub(crate) mod transpose;
@@ -160,6 +164,8 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     quantized_lstm::KERNELS,
     quantized_svdf::KERNELS,
     random::KERNELS,
+    random_bits::KERNELS,
+    random_floats::KERNELS,
     range::KERNELS,
     reduce_window::KERNELS,
     reduction::KERNELS,

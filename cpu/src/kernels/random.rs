@@ -1,28 +1,30 @@
-//! RANDOM_MULTINOMIAL: classes drawn by their log-probabilities.
+//! RANDOM_MULTINOMIAL, and MULTINOMIAL of the extension: classes drawn by their log-probabilities.
 //!
-//! The random numbers are those of the counter-based generator Philox4x32-10 with the two seeds as its key,
-//! two 32-bit words for each sample, as in the HAL's reference: the same seeds give the same samples. Two
-//! seeds of 0 ask for samples that differ from one execution to the next.
+//! The random numbers are those of [`Philox`], two 32-bit words for each sample. RANDOM_MULTINOMIAL takes the
+//! two seeds for the key, as the HAL's reference does: the same seeds give the same samples. Two seeds of 0
+//! ask for samples that differ from one execution to the next. MULTINOMIAL goes on from the generator given.
 
 use std::hash::{BuildHasher, Hasher};
 
 use half::f16;
 use nnhal_hal::ops::OpError;
-use nnhal_hal::{OperandType, OperationType};
+use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::element::Float;
+use super::philox::Philox;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
-pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::RANDOM_MULTINOMIAL, |context| {
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT16 => sample::<f16>(context),
-        _ => sample::<f32>(context),
-    }
-})];
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::RANDOM_MULTINOMIAL, |context| {
+        match context.inputs.tensor(0)?.ty() {
+            OperandType::TENSOR_FLOAT16 => by_seeds::<f16>(context),
+            _ => by_seeds::<f32>(context),
+        }
+    }),
+    (tflite::MULTINOMIAL, by_generator),
+];
 
-fn sample<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let logits = context.inputs.tensor(0)?;
-    let classes = logits.shape.dim(1) as usize;
+fn by_seeds<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let &[first, second] = context.inputs.data::<i32>(2)? else {
         return Err(OpError::input(2, "(seeds) must have two elements").into());
     };
@@ -31,6 +33,43 @@ fn sample<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
     } else {
         [first as u32, second as u32]
     });
+    let unit = |[low, high]: [u32; 2]| {
+        let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
+        bits as f64 / (1_u64 << 53) as f64
+    };
+    sample::<T>(context, &mut random, unit, true)
+}
+
+/// As TFLite has it: the generator leaves out more words than are taken.
+fn by_generator(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let mut random = Philox::read(&context.inputs, 2)?;
+    let drawn = context.outputs.tensor(0)?.shape;
+    let mut after = random.clone();
+    let samples = u64::from(drawn.dim(1)).next_multiple_of(4);
+    after.skip(
+        u64::from(drawn.dim(0))
+            .wrapping_mul(samples)
+            .wrapping_mul(2 * 256),
+    );
+    after.write(&mut context.outputs, 1)?;
+    let unit = |[high, low]: [u32; 2]| {
+        let bits = u64::from(high & 0xf_ffff) << 32 | u64::from(low);
+        bits as f64 / (1_u64 << 52) as f64
+    };
+    sample::<f32>(context, &mut random, unit, false)
+}
+
+/// Draws all samples. `unit` makes a number from 0 to below 1 of two words. A batch without a finite logit is
+/// an error if `is_strict`. Otherwise its classes are the one behind the last.
+fn sample<T: Float>(
+    context: &mut KernelContext<'_>,
+    random: &mut Philox,
+    unit: impl Fn([u32; 2]) -> f64,
+    is_strict: bool,
+) -> Result<(), KernelError> {
+    let logits = context.inputs.tensor(0)?;
+    let classes = logits.shape.dim(1) as usize;
+    let mut pace = context.pace();
     let output = context.outputs.tensor(0)?;
     let samples = output.shape.dim(1) as usize;
     let target = output.into_data::<i32>()?;
@@ -38,31 +77,36 @@ fn sample<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
         return Ok(());
     }
     let [cumulative] = context.scratch.carve::<f64, 1>([classes])?;
+    let mut pairs = random.pairs();
     let rows = logits.data::<T>()?.chunks_exact(classes);
     for (batch, (row, slots)) in rows.zip(target.chunks_exact_mut(samples)).enumerate() {
-        let total = accumulate(row, cumulative)
-            .ok_or_else(|| OpError::input(0, format!("(logits) has no finite value in batch {batch}")))?;
-        for slot in slots {
-            let drawn = random.next_unit() * total;
+        pace.work(classes)?;
+        let total = accumulate(row, cumulative);
+        if is_strict && total == 0.0 {
+            return Err(OpError::input(0, format!("(logits) has no finite value in batch {batch}")).into());
+        }
+        for (slot, words) in slots.iter_mut().zip(&mut pairs) {
+            pace.work(16)?;
+            let drawn = unit(words) * total;
             let class = cumulative.partition_point(|sum| *sum <= drawn);
             // Rounding may bring the product up to the total.
-            *slot = class.min(classes - 1) as i32;
+            *slot = if is_strict { class.min(classes - 1) } else { class } as i32;
         }
     }
     Ok(())
 }
 
 /// Fills in the running sums of the probabilities, up to a factor, and gives their total. Classes whose logit
-/// is not finite have probability 0.
-fn accumulate<T: Float>(logits: &[T], cumulative: &mut [f64]) -> Option<f64> {
+/// is not finite have probability 0. If no logit is, so is the total.
+fn accumulate<T: Float>(logits: &[T], cumulative: &mut [f64]) -> f64 {
     let finite = |logit: &T| Some(f64::from(logit.to_f32())).filter(|logit| logit.is_finite());
-    let largest = logits.iter().filter_map(finite).reduce(f64::max)?;
+    let largest = logits.iter().filter_map(finite).fold(f64::MIN, f64::max);
     let mut total = 0.0;
     for (sum, logit) in cumulative.iter_mut().zip(logits) {
         total += finite(logit).map_or(0.0, |logit| (logit - largest).exp());
         *sum = total;
     }
-    Some(total)
+    total
 }
 
 /// A key from the operating system's randomness, by way of the standard library's hash keys.
@@ -71,68 +115,11 @@ fn fresh_key() -> [u32; 2] {
     [random as u32, (random >> 32) as u32]
 }
 
-/// The generator Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-struct Philox {
-    key: [u32; 2],
-    counter: u128,
-    words: [u32; 4],
-    /// Words given out already.
-    used: usize,
-}
-
-impl Philox {
-    fn new(key: [u32; 2]) -> Philox {
-        Philox {
-            key,
-            counter: 0,
-            words: [0; 4],
-            used: 4,
-        }
-    }
-
-    /// A number from 0 to below 1, made of 53 bits of two words.
-    fn next_unit(&mut self) -> f64 {
-        let (low, high) = (self.next_word(), self.next_word());
-        let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
-        bits as f64 / (1_u64 << 53) as f64
-    }
-
-    fn next_word(&mut self) -> u32 {
-        if self.used == self.words.len() {
-            self.words = block(self.key, self.counter);
-            self.counter = self.counter.wrapping_add(1);
-            self.used = 0;
-        }
-        self.used += 1;
-        self.words[self.used - 1]
-    }
-}
-
-/// The four words for one counter value.
-fn block(mut key: [u32; 2], counter: u128) -> [u32; 4] {
-    const ROUNDS: u32 = 10;
-    let mut words = [0, 32, 64, 96].map(|shift| (counter >> shift) as u32);
-    for _ in 0..ROUNDS {
-        let [first, second, third, fourth] = words;
-        let even = u64::from(first) * 0xd251_1f53;
-        let odd = u64::from(third) * 0xcd9e_8d57;
-        words = [
-            (odd >> 32) as u32 ^ second ^ key[0],
-            odd as u32,
-            (even >> 32) as u32 ^ fourth ^ key[1],
-            even as u32,
-        ];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType, tflite};
 
-    use super::block;
-    use crate::kernels::testing::OneOperation;
+    use crate::kernels::testing::{OneOperation, ends_by_the_deadline};
 
     fn sample(logits: &[f32], samples: i32, seeds: &[i32]) -> Result<Vec<i32>, String> {
         OneOperation::new(OperationType::RANDOM_MULTINOMIAL)
@@ -144,16 +131,70 @@ mod tests {
             .map(|(_, data)| data)
     }
 
+    fn multinomial(dims: [u32; 2], logits: &[f32], samples: i32, generator: &[i32]) -> OneOperation {
+        OneOperation::new(tflite::MULTINOMIAL)
+            .tensor(T::TENSOR_FLOAT32, &dims, logits)
+            .tensor(T::TENSOR_INT32, &[1], &[samples])
+            .tensor(T::TENSOR_INT32, &[generator.len() as u32], generator)
+            .output(T::TENSOR_INT32, &[0, 0])
+            .output(T::TENSOR_INT32, &[0])
+    }
+
+    /// The classes and the generator after them.
+    fn drawn(
+        dims: [u32; 2],
+        logits: &[f32],
+        samples: i32,
+        generator: &[i32],
+    ) -> Result<[Vec<i32>; 2], String> {
+        let outputs = multinomial(dims, logits, samples, generator).run()?;
+        assert_eq!(outputs[0].dims, [dims[0], samples as u32]);
+        Ok([outputs[0].data(), outputs[1].data()])
+    }
+
     #[test]
-    fn generator_gives_the_published_words() {
-        assert_eq!(
-            block([0, 0], 0),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
-        assert_eq!(
-            block([u32::MAX; 2], u128::MAX),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
-        );
+    fn batches_go_on_from_the_generator_and_it_goes_further() {
+        let logits = [0.1_f32, 0.6, 0.3].map(f32::ln);
+        let start = [7, 0, 0, 0, 1, 0];
+        let [one, after] = drawn([1, 3], &logits, 5000, &start).unwrap();
+        for (class, expected) in [0.1, 0.6, 0.3].into_iter().enumerate() {
+            let share = one.iter().filter(|drawn| **drawn == class as i32).count() as f64 / 5000.0;
+            assert!((share - expected).abs() < 0.03, "class {class}: {share}");
+        }
+        assert_eq!(after, [7, 0, 5000 * 512, 0, 1, 0]);
+        assert_ne!(drawn([1, 3], &logits, 5000, &after).unwrap()[0], one);
+        // Of two batches the second begins in the middle of four words.
+        let [two, after] = drawn([2, 3], &[logits, logits].concat(), 5, &start).unwrap();
+        assert_eq!(two, one[..10]);
+        assert_eq!(after, [7, 0, 2 * 8 * 512, 0, 1, 0]);
+    }
+
+    #[test]
+    fn batches_without_a_finite_logit_have_the_class_behind_the_last() {
+        let [found, _] = drawn([2, 2], &[f32::NAN, f32::INFINITY, f32::NAN, 1.0], 3, &[0; 6]).unwrap();
+        assert_eq!(found, [2, 2, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn no_batches_and_no_samples_are_drawn_at_once() {
+        let [found, after] = drawn([0, u32::MAX >> 1], &[], i32::MAX, &[0, 0, -1, 0, 0, 0]).unwrap();
+        assert_eq!((found, after), (vec![], vec![0, 0, -1, 0, 0, 0]));
+        let [found, after] = drawn([2, 1], &[0.0; 2], 0, &[0; 6]).unwrap();
+        assert_eq!((found, after), (vec![], vec![0; 6]));
+    }
+
+    #[test]
+    fn counts_and_generators_that_do_not_fit_give_an_error() {
+        let error = |samples, words: usize| drawn([1, 1], &[0.0], samples, &vec![0; words]).unwrap_err();
+        assert!(error(-1, 6).contains("(sample_count) is -1"));
+        assert!(!error(i32::MAX, 6).is_empty());
+        assert!(error(1, 2).contains("(generator)"));
+        assert!(drawn([1, 0], &[], 1, &[0; 6]).unwrap_err().contains("no classes"));
+    }
+
+    #[test]
+    fn many_samples_end_by_the_deadline() {
+        ends_by_the_deadline(multinomial([1, 1], &[0.0], 1 << 14, &[0; 6]));
     }
 
     #[test]

@@ -294,6 +294,9 @@ options! {
         index_vector_dim: i64 = 0, 3;
         slice_sizes: Numbers<'a, i64> = Numbers::default(), 4;
     }
+    StablehloRngBitGeneratorOptions = 19 {
+        algorithm: i8 = 0, 0;
+    }
     ReduceWindowOptions = 20 {
         reduce_function: i32 = 0, 0;
     }

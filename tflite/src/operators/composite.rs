@@ -6,12 +6,8 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::StableHLOCompositeOptions;
 use crate::graph::Id;
-use crate::graph_import::{GraphImport, ModelImport};
+use crate::graph_import::GraphImport;
 use crate::tensor::Tensor;
-
-/// Most tensors and operators of all graphs that stand for composites. Files of a few bytes may nest them so
-/// that they double with each level.
-const MAX_INLINED: usize = 1 << 18;
 
 /// Largest constant, in bytes, that stays one inside the graph: shapes and axes, not data.
 const MAX_CONSTANT: usize = 1 << 15;
@@ -78,26 +74,19 @@ fn decomposed<'a>(
     arguments: Vec<Argument<'a>>,
 ) -> Result<Vec<Id>, Refusal> {
     graph.model.enter(number)?;
-    charge(graph.model, number)?;
+    let table = &graph.model.file.graphs()[number];
+    graph
+        .model
+        .charge(1 + table.tensors.len() + table.operators.len())?;
     let mut inner = GraphImport::new(&mut *graph.model, number);
     inner.stands_for = Some(origin);
     std::mem::swap(&mut inner.builder, &mut graph.builder);
+    std::mem::swap(&mut inner.generators, &mut graph.generators);
     let results = results(&mut inner, arguments);
     std::mem::swap(&mut inner.builder, &mut graph.builder);
+    std::mem::swap(&mut inner.generators, &mut graph.generators);
     graph.model.open.pop();
     results
-}
-
-/// Counts the tensors and operators of a graph.
-fn charge(model: &mut ModelImport<'_, '_>, number: usize) -> Result<(), Refusal> {
-    let graph = &model.file.graphs()[number];
-    model.inlined += 1 + graph.tensors.len() + graph.operators.len();
-    if model.inlined > MAX_INLINED {
-        return Err(Refusal::Reason(format!(
-            "the graphs of all composites have more than {MAX_INLINED} tensors and operators together"
-        )));
-    }
-    Ok(())
 }
 
 fn results<'a>(

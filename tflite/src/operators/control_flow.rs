@@ -3,8 +3,10 @@
 use nnhal_hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
+use super::case;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
+use super::random;
 use crate::file::options::{IfOptions, StablehloCaseOptions, WhileOptions};
 use crate::graph::Id;
 
@@ -16,30 +18,19 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         |node| {
             let options = node.options::<IfOptions>()?;
             let condition = node.input(0)?;
-            choice(node, condition, [options.then_subgraph, options.else_subgraph])
+            let arguments = arguments(node, 1)?;
+            let places = [
+                place(node, options.then_subgraph)?,
+                place(node, options.else_subgraph)?,
+            ];
+            choice(node, condition, places, &arguments)
         },
     ),
     Mapping::new(
         Builtin::STABLEHLO_CASE,
-        &[O::EQUAL, O::IF],
-        "one branch or two, which become referenced graphs; no variables inside",
-        |node| {
-            let branches = node
-                .options::<StablehloCaseOptions<'_>>()?
-                .branch_subgraph_indices
-                .to_vec();
-            // Every index but 0 is that of the last one.
-            let (&[last] | &[_, last]) = branches.as_slice() else {
-                let count = branches.len();
-                return Err(Refusal::Reason(format!(
-                    "it has {count} branches; NNAPI's IF has two"
-                )));
-            };
-            let (index, first) = (node.input(0)?, node.tensor_i32(&[0])?);
-            let condition = node.temporary(Operand::new(OperandType::TENSOR_BOOL8, &[1]))?;
-            node.emit(O::EQUAL, &[index, first], &[condition])?;
-            choice(node, condition, [branches[0], last])
-        },
+        &[O::EQUAL, O::LESS, O::SELECT, O::IF],
+        "the branches become referenced graphs, of more than two in IFs that halve them; no variables inside",
+        case::case,
     ),
     Mapping::new(
         Builtin::WHILE,
@@ -48,34 +39,52 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         |node| {
             let options = node.options::<WhileOptions>()?;
             let arguments = arguments(node, 0)?;
-            let (condition, _) = referenced(node, options.cond_subgraph)?;
-            let (body, dimensions) = referenced(node, options.body_subgraph)?;
-            let mut inputs = vec![condition, body];
+            let condition = place(node, options.cond_subgraph)?;
+            let body = place(node, options.body_subgraph)?;
+            for graph in [condition, body] {
+                random::require_none(node, graph)?;
+            }
+            let mut inputs = vec![referenced(node, condition)?, referenced(node, body)?];
             inputs.extend(arguments);
+            let dimensions = node.graph.model.output_dimensions(body);
             let outputs = outputs(node, &dimensions)?;
             node.emit(O::WHILE, &inputs, &outputs)
         },
     ),
 ];
 
-/// An IF of two graphs, which take all inputs but the first.
-fn choice(node: &mut Node<'_, '_, '_, '_>, condition: Id, branches: [i32; 2]) -> Result<(), Refusal> {
-    let arguments = arguments(node, 1)?;
+/// An IF that gives the outputs of one of two graphs.
+pub(super) fn choice(
+    node: &mut Node<'_, '_, '_, '_>,
+    condition: Id,
+    places: [usize; 2],
+    arguments: &[Id],
+) -> Result<(), Refusal> {
+    let outputs = outputs(node, &common_dimensions(node, places))?;
+    emit_choice(node, condition, places, arguments, &outputs)
+}
+
+/// An IF of the graphs at two places, which take these arguments.
+pub(super) fn emit_choice(
+    node: &mut Node<'_, '_, '_, '_>,
+    condition: Id,
+    places: [usize; 2],
+    arguments: &[Id],
+    outputs: &[Id],
+) -> Result<(), Refusal> {
     let mut inputs = vec![condition];
-    let mut results = Vec::with_capacity(2);
-    for branch in branches {
-        let (graph, outputs) = referenced(node, branch)?;
-        inputs.push(graph);
-        results.push(outputs);
+    for place in places {
+        inputs.push(referenced(node, place)?);
     }
     inputs.extend(arguments);
-    let dimensions: Vec<Vec<u32>> = results[0]
-        .iter()
-        .zip(&results[1])
-        .map(|(one, other)| common(one, other))
-        .collect();
-    let outputs = outputs(node, &dimensions)?;
-    node.emit(O::IF, &inputs, &outputs)
+    node.emit(O::IF, &inputs, outputs)
+}
+
+/// The dimensions of the outputs that two graphs have in common.
+pub(super) fn common_dimensions(node: &Node<'_, '_, '_, '_>, places: [usize; 2]) -> Vec<Vec<u32>> {
+    let [one, other] = places.map(|place| node.graph.model.output_dimensions(place));
+    let pairs = one.iter().zip(&other);
+    pairs.map(|(one, other)| common(one, other)).collect()
 }
 
 /// The graphs that an operator calls.
@@ -115,20 +124,22 @@ pub(super) fn calls(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Resul
     })
 }
 
-fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
+/// The inputs from this one on.
+pub(super) fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
     (first..node.input_count())
         .map(|number| node.input(number))
         .collect()
 }
 
-/// The operand that refers to a graph of the file, and the dimensions of the graph's outputs.
-fn referenced(node: &mut Node<'_, '_, '_, '_>, number: i32) -> Result<(Id, Vec<Vec<u32>>), Refusal> {
-    let model = &node.graph.model;
-    let place = usize::try_from(number)
-        .ok()
-        .and_then(|number| model.place_of(number));
-    let place = place.ok_or_else(|| format!("it refers to graph {number}, which was not imported"))?;
-    let outputs = model.output_dimensions(place);
+/// The place of a graph of the file.
+pub(super) fn place(node: &Node<'_, '_, '_, '_>, number: i32) -> Result<usize, Refusal> {
+    let found = usize::try_from(number).ok();
+    let found = found.and_then(|number| node.graph.model.place_of(number));
+    Ok(found.ok_or_else(|| format!("it refers to graph {number}, which was not imported"))?)
+}
+
+/// The operand that refers to the graph at a place.
+fn referenced(node: &mut Node<'_, '_, '_, '_>, place: usize) -> Result<Id, Refusal> {
     let operand = Operand {
         location: DataLocation {
             offset: u32::try_from(place).map_err(|error| error.to_string())?,
@@ -136,7 +147,7 @@ fn referenced(node: &mut Node<'_, '_, '_, '_>, number: i32) -> Result<(Id, Vec<V
         },
         ..Operand::new(OperandType::SUBGRAPH, &[]).with_lifetime(OperandLifeTime::Subgraph)
     };
-    Ok((node.graph.builder.add(operand)?, outputs))
+    Ok(node.graph.builder.add(operand)?)
 }
 
 /// The dimensions that hold for both, with 0 where they differ; none if not even the rank is the same.

@@ -1,13 +1,12 @@
-//! Look-up by index, key or rank, and random draws.
+//! Look-up by index, key or rank.
 
 use nnhal_hal::{Operand, OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use crate::file::options::{GatherOptions, LSHProjectionOptions, RandomOptions};
+use crate::file::options::{GatherOptions, LSHProjectionOptions};
 use crate::graph::Id;
-use crate::tensor::ElementType;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
@@ -52,13 +51,6 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             node.emit(O::LSH_PROJECTION, &inputs, &[output])
         },
     ),
-    Mapping::new(
-        Builtin::MULTINOMIAL,
-        &[O::RANDOM_MULTINOMIAL],
-        "constant number of samples; seeds of 32 bits; the numbers drawn are the device's, as LiteRT's go on from one execution to the \
-         next",
-        multinomial,
-    ),
 ];
 
 fn gather(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
@@ -101,19 +93,4 @@ fn embedding_table(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
     } else {
         node.input(1)
     }
-}
-
-fn multinomial(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
-    let options = node.options::<RandomOptions>()?;
-    let logits = node.input(0)?;
-    let count = node.single_i32(1)?;
-    let count = node.scalar_i32(count)?;
-    // Seeds only have to differ where the file's do: the lower halves of 64 bits.
-    let seeds = node.tensor_i32(&[options.seed as i32, options.seed2 as i32])?;
-    if node.output_tensor(0)?.element_type == ElementType::Int64 {
-        let note = "its 64-bit results are 32-bit ones in the model".to_owned();
-        node.graph.note(node.index(), note);
-    }
-    let output = node.output(0)?;
-    node.emit(O::RANDOM_MULTINOMIAL, &[logits, count, seeds], &[output])
 }

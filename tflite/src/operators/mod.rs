@@ -11,6 +11,7 @@ mod unmapped;
 mod activation;
 mod arithmetic;
 mod batch_matmul;
+mod case;
 mod comparison;
 mod composite;
 mod control_flow;
@@ -27,6 +28,7 @@ mod padding;
 mod pooling;
 mod quantization;
 mod quantized_lstm;
+mod random;
 mod recurrent;
 mod reduction;
 mod regions;
@@ -77,6 +79,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Gather and scatter of regions", regions::MAPPINGS),
     ("Segments", segments::MAPPINGS),
     ("Search", searching::MAPPINGS),
+    ("Random numbers", random::MAPPINGS),
     ("Types and quantization", quantization::MAPPINGS),
     ("Recurrent layers, one step", recurrent::MAPPINGS),
     ("Recurrent layers, sequences", sequence::MAPPINGS),

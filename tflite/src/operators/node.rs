@@ -139,16 +139,25 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         }
     }
 
-    /// The operand with the value of an input, which must not be complex.
+    /// The operand with the value of an input, which must be neither complex nor unsigned.
     pub(crate) fn input(&mut self, number: usize) -> Result<Id, Refusal> {
-        if self.tensor(number)?.is_complex() && !self.is_constant(number) {
+        let tensor = self.tensor(number)?;
+        if tensor.is_complex() && !tensor.is_constant() {
             let reason = "has complex numbers, which only REAL, IMAG and COMPLEX_ABS take";
+            return Err(self.input_error(number, reason));
+        }
+        if tensor.is_unsigned() {
+            let reason = format!(
+                "has {} elements, which only STABLEHLO_RNG_BIT_GENERATOR and BITCAST take",
+                tensor.element_type
+            );
             return Err(self.input_error(number, reason));
         }
         self.input_of_any_type(number)
     }
 
-    /// The operand with the value of an input. Two floats along a last axis stand for a complex number.
+    /// The operand with the value of an input. Two floats along a last axis stand for a complex number, two
+    /// words for 64 bits.
     pub(crate) fn input_of_any_type(&mut self, number: usize) -> Result<Id, Refusal> {
         let index = self.input_index(number)?;
         self.graph

@@ -5,7 +5,7 @@ use nnhal_hal::{Operand, OperandType as T, OperationType as O, tflite};
 use super::builtin::Builtin;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
-use super::{floats, sparse};
+use super::{floats, random, sparse};
 use crate::file::options::FakeQuantOptions;
 use crate::graph::Id;
 use crate::tensor::{ElementType, Quantization};
@@ -79,7 +79,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::BITCAST,
         &[tflite::BITCAST, O::RESHAPE],
-        "a RESHAPE where the input is a scalar; no 64-bit integers",
+        "a RESHAPE where the input is a scalar; no signed 64-bit integers",
         bitcast,
     ),
 ];
@@ -130,6 +130,9 @@ fn dequantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
 }
 
 fn bitcast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    if node.tensor(0)?.is_unsigned() || node.output_tensor(0)?.is_unsigned() {
+        return random::bitcast(node);
+    }
     const WIDE: &str = "has int64 elements, which have 32 bits in the model";
     if node.tensor(0)?.element_type == ElementType::Int64 {
         return Err(node.input_error(0, WIDE));

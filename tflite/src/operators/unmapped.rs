@@ -6,8 +6,6 @@ const NO_RESOURCES: &str = "NNAPI has no hash tables";
 const NO_TEXT: &str = "NNAPI has no text or key-value operations";
 const NO_SPARSE_FORM: &str = "NNAPI has no sparse look-ups";
 const NO_KERNEL: &str = "LiteRT has no CPU kernel for it either";
-const NO_RANDOM: &str =
-    "its random numbers go on from one execution to the next, which no operation of NNAPI does";
 
 /// The reason for each operator of the format that has no mapping.
 const REASONS: &[(Builtin, &str)] = &[
@@ -25,12 +23,6 @@ const REASONS: &[(Builtin, &str)] = &[
     (Builtin::HASHTABLE_FIND, NO_RESOURCES),
     (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
     (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
-    (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
-    (Builtin::RANDOM_UNIFORM, NO_RANDOM),
-    (
-        Builtin::STABLEHLO_RNG_BIT_GENERATOR,
-        "its state has unsigned integers of 64 bits, which NNAPI has not",
-    ),
 ];
 
 /// The operator's own reason, if it is listed with one.

@@ -30,6 +30,8 @@ TYPES = {
     np.dtype(np.bool_): schema.TensorType.BOOL,
     np.dtype(np.int16): schema.TensorType.INT16,
     np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.uint32): schema.TensorType.UINT32,
+    np.dtype(np.uint64): schema.TensorType.UINT64,
 }
 
 RELU, RELU1, RELU6, TANH = 1, 2, 3, 4
@@ -235,6 +237,7 @@ def write(name, function):
 
 
 F32, I32, I64, I8, U8, I16, F16 = np.float32, np.int32, np.int64, np.int8, np.uint8, np.int16, np.float16
+U32, U64 = np.uint32, np.uint64
 
 
 @family
@@ -383,6 +386,74 @@ def case_extension(g):
         g.op(operator, [g.argument(F32, [2, 3])], F32)
         g.graph.tensors[-1].shape = [2, 3]
     g.graph = main
+
+
+@family
+def case_halves_extension(g):
+    """One of five branches; LiteRT takes every graph of the file for one."""
+    index, x = g.input(np.int32([0, 1, 2, 3, 4, 5, 100, -1, -100])), g.floats(2, 3, calls=9)
+    which = options("StablehloCaseOptions", branchSubgraphIndices=[3, 2, 1, 4, 5])
+    g.op("STABLEHLO_CASE", [index, x], F32, with_options=which)
+    main = g.graph
+    for operator in ("NEG", "EXP", "ABS", "SIN", "FLOOR"):
+        g.begin()
+        g.op(operator, [g.argument(F32, [2, 3])], F32)
+        g.graph.tensors[-1].shape = [2, 3]
+    g.graph = main
+
+
+@family
+def random_extension(g):
+    """Numbers that go on from one call to the next, but begin anew in a composite and in branches."""
+    shape, logits = g.input(np.int32([[2, 3]] * 3)), g.floats(2, 3, calls=3)
+
+    def seeded(seed, seed2):
+        return options("RandomOptions", seed=seed, seed2=seed2)
+
+    for operator in ("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"):
+        g.op(operator, [g.constant(np.int32([2, 3]))], F32, with_options=seeded(1, 2))
+        g.op(operator, [g.constant(np.int32([9]))], F32, with_options=seeded(-5, 2**40 + 7), label="of nine")
+        g.op(operator, [shape], F32, with_options=seeded(0, 3), label="at execution")
+        g.op(operator, [g.constant(np.zeros([0], I32))], F32, with_options=seeded(3, 0), label="of one")
+    for dtype in (I32, I64):
+        g.op("MULTINOMIAL", [logits, g.constant(np.int32(5))], dtype, with_options=seeded(2**33 + 1, -1),
+             label=np.dtype(dtype).name)
+    which = options("StableHLOCompositeOptions", name="test.random", decompositionSubgraphIndex=1, compositeAttributes=[])
+    for label in ("once", "twice"):
+        g.op("STABLEHLO_COMPOSITE", [logits], F32, with_options=which, label=label)
+    which = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
+    g.op("IF", [g.input(np.array([True, False, True])), logits], F32, with_options=which)
+    main = g.graph
+    g.begin()
+    x = g.argument(F32, [2, 3])
+    noise = g.op("RANDOM_UNIFORM", [g.constant(np.int32([2, 3]))], F32, with_options=seeded(4, 5), keep=True)
+    g.op("ADD", [x, noise], F32, with_options=options("AddOptions"))
+    for tensor in (noise, noise + 1):
+        g.graph.tensors[tensor].shape = [2, 3]
+    g.graph = main
+
+
+@family
+def random_bits_extension(g):
+    """States that the caller carries on, one near the end of its counter, and a constant one."""
+    two = g.input(np.array([[7, 8], [2**63 + 5, 2**64 - 1], [2**40, 2**32 - 1]], U64))
+    three = g.input(np.array([[7, 8, 9], [2**63 + 5, 2**64 - 2, 3], [2**40, 2**32 - 1, 2**64 - 1]], U64))
+    fixed = g.constant(np.array([3, 2**35], U64))
+    default, philox, threefry = 0, 1, 2
+    for state, algorithm, dtype, shape in (
+        (two, default, I32, [2, 3]), (two, philox, U32, [5]), (two, threefry, U64, [3]), (two, threefry, U32, [3]),
+        (three, default, U64, [2, 3]), (three, philox, I32, [4]), (fixed, philox, U32, [4, 2]),
+    ):
+        which = options("StablehloRngBitGeneratorOptions", algorithm=algorithm)
+        after, bits = g.op("STABLEHLO_RNG_BIT_GENERATOR", [state], U64, dtype, with_options=which,
+                           label=f"{algorithm} of {state} as {np.dtype(dtype).name}")
+        g.graph.tensors[after].shape = [3 if state == three else 2]
+        g.graph.tensors[bits].shape = shape
+    which = options("BitcastOptions")
+    words = g.op("BITCAST", [two], U32, with_options=which, label="to halves")
+    g.op("BITCAST", [words], U64, with_options=which, label="to wholes")
+    g.op("BITCAST", [words], I32, with_options=which, label="to signed")
+    g.op("BITCAST", [g.floats(2, 3, calls=3)], U32, with_options=which, label="of floats")
 
 
 @family

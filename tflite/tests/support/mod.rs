@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod files;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -178,6 +180,11 @@ fn numbers(info: &TensorInfo, bytes: &[u8]) -> Vec<f64> {
         E::Int32 => bytes
             .chunks_exact(4)
             .map(|c| f64::from(i32::from_le_bytes(c.try_into().unwrap())))
+            .collect(),
+        // By halves, where there are 64 bits.
+        E::Other(12 | 15) => bytes
+            .chunks_exact(4)
+            .map(|c| f64::from(u32::from_le_bytes(c.try_into().unwrap())))
             .collect(),
         E::Int64 => bytes
             .chunks_exact(8)

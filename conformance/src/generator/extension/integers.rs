@@ -91,7 +91,17 @@ pub(in super::super) fn integers(
             one(arguments, |_| count)
         }
         (tflite::BROADCAST_TO, "shape") => wider(arguments.choices, &dims),
-        (O::FILL, "dims") => {
+        (tflite::RNG_BIT_GENERATOR, "state") => {
+            let words = 2 + arguments.choices.below(2);
+            Integers {
+                dims: vec![words, 2],
+                values: (0..2 * words).map(|_| any_word(arguments.choices)).collect(),
+            }
+        }
+        (_, "generator") => Integers::vector((0..6).map(|_| any_word(arguments.choices)).collect()),
+        (tflite::MULTINOMIAL, "samplecount") => one(arguments, |choices| choices.below(9) as i32),
+        (O::FILL, "dims")
+        | (tflite::RANDOM_UNIFORM | tflite::RANDOM_STANDARD_NORMAL | tflite::RNG_BIT_GENERATOR, "shape") => {
             let count = 1 + arguments.choices.below(MAX_RANK as u32);
             let extent = |_| [1, 2, 3, 0][arguments.choices.below(4) as usize];
             Integers::vector((0..count).map(extent).collect())
@@ -130,6 +140,11 @@ fn one(arguments: &mut Arguments<'_>, value: impl FnOnce(&mut Choices) -> i32) -
         values: vec![value(arguments.choices)],
         dims: single(arguments.choices),
     }
+}
+
+/// A number whose bits all count, often the last one before it begins anew.
+fn any_word(choices: &mut Choices) -> i32 {
+    [-1, 0, 1, 0x6b5f_1a03][choices.below(4) as usize]
 }
 
 /// Some last dimensions of a shape that both lists of BROADCAST_ARGS broadcast to.

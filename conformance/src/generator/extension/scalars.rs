@@ -31,6 +31,7 @@ pub(in super::super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before
             // The first choice drops no axis.
             (1 << axis) >> 1
         }
+        (tflite::RNG_BIT_GENERATOR, "algorithm") => arguments.choices.below(3) as i32,
         (tflite::FAKE_QUANT, "bits") => 2 + arguments.choices.below(15) as i32,
         (tflite::GATHER_REGIONS | tflite::SCATTER_REGIONS, "indexaxis") => {
             // Corners lie along the last one.

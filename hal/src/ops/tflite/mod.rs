@@ -13,6 +13,7 @@ pub mod filling;
 mod joining;
 mod layers;
 mod moving;
+pub mod random;
 mod recurrent;
 pub mod reduce_window;
 mod reduction;
@@ -45,6 +46,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     joining::ENTRIES,
     layers::ENTRIES,
     moving::ENTRIES,
+    random::ENTRIES,
     recurrent::ENTRIES,
     reduce_window::ENTRIES,
     reduction::ENTRIES,

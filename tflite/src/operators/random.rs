@@ -1,0 +1,195 @@
+//! Random numbers. What goes on from one execution to the next is a state of the model.
+
+use std::hash::{BuildHasher, RandomState};
+
+use nnhal_hal::{OperationType, tflite};
+
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
+use crate::file::options::{RandomOptions, StablehloRngBitGeneratorOptions};
+use crate::generators::{self, Words};
+use crate::graph::Id;
+use crate::tensor::ElementType;
+
+const GOES_ON: &str = "its generator is an input and an output of the model; in graphs that others call it begins \
+                       with the seeds each time; not in loops";
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::RANDOM_UNIFORM,
+        &[tflite::RANDOM_UNIFORM],
+        GOES_ON,
+        |node| floats(node, tflite::RANDOM_UNIFORM),
+    ),
+    Mapping::new(
+        Builtin::RANDOM_STANDARD_NORMAL,
+        &[tflite::RANDOM_STANDARD_NORMAL],
+        GOES_ON,
+        |node| floats(node, tflite::RANDOM_STANDARD_NORMAL),
+    ),
+    Mapping::new(
+        Builtin::MULTINOMIAL,
+        &[tflite::MULTINOMIAL],
+        "the same; 64-bit classes become 32-bit ones",
+        |node| {
+            let inputs = node.inputs(2)?;
+            if node.output_tensor(0)?.element_type == ElementType::Int64 {
+                let note = "its 64-bit results are 32-bit ones in the model".to_owned();
+                node.graph.note(node.index(), note);
+            }
+            draw(node, tflite::MULTINOMIAL, inputs)
+        },
+    ),
+    Mapping::new(
+        Builtin::STABLEHLO_RNG_BIT_GENERATOR,
+        &[tflite::RNG_BIT_GENERATOR],
+        "32-bit integers with the bits of unsigned ones, the halves of 64 bits along one more axis, also in \
+         the inputs and outputs of the model; no signed 64-bit bits",
+        bits,
+    ),
+];
+
+fn floats(node: &mut Node<'_, '_, '_, '_>, kind: OperationType) -> Result<(), Refusal> {
+    // A shape without extents has no data: it asks for a scalar.
+    let shape = match node.tensor(0)?.dimensions.as_slice() {
+        [0] => node.tensor_i32(&[1])?,
+        _ => node.input(0)?,
+    };
+    draw(node, kind, vec![shape])
+}
+
+/// Adds an operation whose last input and last output are the operator's generator.
+fn draw(node: &mut Node<'_, '_, '_, '_>, kind: OperationType, mut inputs: Vec<Id>) -> Result<(), Refusal> {
+    let [before, after] = generator(node)?;
+    inputs.push(before);
+    let output = node.output(0)?;
+    node.emit(kind, &inputs, &[output, after])
+}
+
+/// The operator's generator before and after it. It begins with the seeds: the first one is its key, the second
+/// one the upper half of its counter. In a graph that another calls, those of the file begin anew each time.
+fn generator(node: &mut Node<'_, '_, '_, '_>) -> Result<[Id; 2], Refusal> {
+    let options = node.options::<RandomOptions>()?;
+    // LiteRT reads the lower halves.
+    let seeds = [options.seed as i32, options.seed2 as i32];
+    let is_seeded = seeds != [0, 0];
+    if is_seeded && !node.graph.is_main() {
+        return Ok([
+            node.tensor_i32(&words(seeds.map(i64::from)))?,
+            node.temporary(generators::operand())?,
+        ]);
+    }
+    let (index, origin) = (node.index(), node.graph.origin(node.index()));
+    let graph = &mut *node.graph;
+    let Some(generators) = &mut graph.generators else {
+        return Err("it has no seeds, and NNAPI carries nothing on from a graph of control flow".into());
+    };
+    let seeds = match is_seeded {
+        true => seeds.map(i64::from),
+        false => drawn_seeds(),
+    };
+    let found = generators.add(origin, words(seeds), &mut graph.builder)?;
+    if !is_seeded {
+        let note = "it has no seeds: its numbers differ from one import to the next".to_owned();
+        graph.note(index, note);
+    }
+    Ok(found)
+}
+
+fn words([seed, second]: [i64; 2]) -> Words {
+    let half = |seed: i64| [seed as i32, (seed >> 32) as i32];
+    let ([low, high], [third, last]) = (half(seed), half(second));
+    [low, high, 0, 0, third, last]
+}
+
+/// Refuses a loop of the graph at this place if it draws random numbers.
+pub(super) fn require_none(node: &Node<'_, '_, '_, '_>, place: usize) -> Result<(), Refusal> {
+    let draws = |kind| {
+        [
+            tflite::RANDOM_UNIFORM,
+            tflite::RANDOM_STANDARD_NORMAL,
+            tflite::MULTINOMIAL,
+        ]
+        .contains(&kind)
+    };
+    let Some(Some(placed)) = node.graph.model.referenced.get(place) else {
+        return Ok(());
+    };
+    let mut kinds = placed
+        .graph
+        .operations
+        .iter()
+        .map(|operation| operation.operation_type);
+    if kinds.any(draws) {
+        return Err("its loop draws random numbers, which would be the same each time".into());
+    }
+    Ok(())
+}
+
+/// Seeds from the operating system's randomness, by way of the standard library's hash keys.
+fn drawn_seeds() -> [i64; 2] {
+    let keys = RandomState::new();
+    [0, 1].map(|number: u64| keys.hash_one(number) as i64)
+}
+
+fn bits(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let algorithm = node.options::<StablehloRngBitGeneratorOptions>()?.algorithm;
+    let of_64_bits = |ty: ElementType| format!("has {ty} elements, must have uint64");
+    let (state, after) = (node.tensor(0)?, node.output_tensor(0)?);
+    if state.halves().is_none() {
+        return Err(node.input_error(0, of_64_bits(state.element_type)));
+    }
+    if after.halves().is_none() {
+        return Err(node.output_error(0, of_64_bits(after.element_type)));
+    }
+    let bits = node.output_tensor(1)?;
+    if !(bits.is_unsigned() || bits.element_type == ElementType::Int32) {
+        let reason = format!(
+            "has {} elements, must have int32, uint32 or uint64",
+            bits.element_type
+        );
+        return Err(node.output_error(1, reason));
+    }
+    let after = after.words().map_err(|reason| node.output_error(0, reason))?;
+    let mut bits = bits.words().map_err(|reason| node.output_error(1, reason))?;
+    if bits.dimensions.is_empty() {
+        bits.dimensions.push(1);
+    }
+    let shape = node.narrowed(bits.dimensions.iter().map(|extent| i64::from(*extent)))?;
+    let inputs = [
+        node.input_of_any_type(0)?,
+        shape,
+        node.scalar_i32(i32::from(algorithm))?,
+    ];
+    let outputs = [node.declare(0, after)?, node.declare(1, bits)?];
+    node.emit(tflite::RNG_BIT_GENERATOR, &inputs, &outputs)
+}
+
+/// A BITCAST from or to unsigned integers, whose bits 32-bit integers have.
+pub(super) fn bitcast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let (from, to) = (node.tensor(0)?, node.output_tensor(0)?);
+    let is_of_words = |ty| matches!(ty, ElementType::Float32 | ElementType::Int32);
+    for tensor in [from, to] {
+        if !(tensor.is_unsigned() || is_of_words(tensor.element_type)) {
+            return Err(Refusal::Reason(format!(
+                "it takes {} elements to {}; with unsigned ones it takes float32, int32, uint32 and uint64 only",
+                from.element_type, to.element_type
+            )));
+        }
+    }
+    let wanted = match to.is_unsigned() {
+        true => to.words(),
+        false => to.operand(),
+    };
+    let wanted = wanted.map_err(|reason| node.output_error(0, reason))?;
+    let joins = from.halves().is_none() && to.halves().is_some();
+    let input = node.input_of_any_type(0)?;
+    let found = &node.graph.builder.operand(input).dimensions;
+    if joins && found.last() != Some(&2) {
+        let reason = format!("has dimensions {found:?}, the last must be 2: the halves of 64 bits");
+        return Err(node.input_error(0, reason));
+    }
+    let output = node.declare(0, wanted)?;
+    node.emit(tflite::BITCAST, &[input], &[output])
+}
