@@ -1,7 +1,7 @@
 //! Elements between the corpus' numbers and the bytes of a tensor.
 
 use half::f16;
-use nnhal_hal::OperandType;
+use nnhal_hal::{OperandType, tflite};
 
 /// Appends `value` as one element of type `ty`; integers are cut to the type's range, which the corpus keeps.
 /// Nothing is appended for types without elements.
@@ -16,6 +16,7 @@ pub fn encode(ty: OperandType, value: f64, bytes: &mut Vec<u8>) {
         OperandType::INT32 | OperandType::TENSOR_INT32 => {
             bytes.extend_from_slice(&(value as i32).to_le_bytes());
         }
+        tflite::TENSOR_INT64 => bytes.extend_from_slice(&(value as i64).to_le_bytes()),
         OperandType::UINT32 => bytes.extend_from_slice(&(value as u32).to_le_bytes()),
         OperandType::BOOL | OperandType::TENSOR_BOOL8 => bytes.push(u8::from(value != 0.0)),
         OperandType::TENSOR_QUANT8_ASYMM => bytes.push(value as u8),
@@ -42,6 +43,7 @@ pub fn decode(ty: OperandType, bytes: &[u8]) -> Vec<f64> {
         OperandType::INT32 | OperandType::TENSOR_INT32 => {
             elements(bytes, |element| f64::from(i32::from_le_bytes(element)))
         }
+        tflite::TENSOR_INT64 => elements(bytes, |element| i64::from_le_bytes(element) as f64),
         OperandType::UINT32 => elements(bytes, |element| f64::from(u32::from_le_bytes(element))),
         OperandType::BOOL | OperandType::TENSOR_BOOL8 => {
             elements(bytes, |[element]| f64::from(u8::from(element != 0)))
@@ -65,13 +67,13 @@ fn elements<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::OperandType;
+    use nnhal_hal::{OperandType, tflite};
 
     use super::{decode, encode};
 
     #[test]
     fn every_type_with_elements_survives_bytes() {
-        for &ty in OperandType::ALL {
+        for &ty in OperandType::ALL.iter().chain(tflite::OPERAND_TYPES) {
             if ty.element_size() == 0 || ty.is_oem() {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! How values are laid out in memory, of standard types and of those of a model's extensions.
 
-use super::{Extension, ExtensionOperandTypeInformation, Model, OperandType, Shape};
+use super::{Extension, ExtensionOperandTypeInformation, Model, OperandType, Shape, tflite};
 
 /// How values of an operand type are laid out, for standard types as for those of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,16 +17,19 @@ pub struct TypeLayout {
 /// the names to a device's definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeLayouts {
-    /// For each prefix of an extension that the device has.
+    /// For each prefix of an extension that the device has, and for that of [`tflite`].
     extensions: Vec<(u16, Vec<ExtensionOperandTypeInformation>)>,
 }
 
 impl TypeLayouts {
-    /// The types of `model` on a device that supports `extensions`.
+    /// The types of `model` on a device that supports `extensions`. Those of [`tflite`] are known anyway.
     #[must_use]
     pub fn of(model: &Model, extensions: &[Extension]) -> TypeLayouts {
         let mappings = model.extension_name_to_prefix.iter();
         let known = mappings.filter_map(|mapping| {
+            if mapping.name == tflite::NAME {
+                return Some((mapping.prefix, tflite::extension().operand_types));
+            }
             let extension = extensions.iter().find(|known| known.name == mapping.name)?;
             Some((mapping.prefix, extension.operand_types.clone()))
         });
@@ -36,17 +39,17 @@ impl TypeLayouts {
     }
 
     /// The layout of a type; `None` where nothing fixes it: OEM types, types that there are not, and types of
-    /// extensions that the device does not have.
+    /// extensions that the device does not have, but for [`tflite`].
     #[must_use]
     pub fn get(&self, ty: OperandType) -> Option<TypeLayout> {
-        if !ty.is_extension() {
+        let types = self.types_of(ty.extension_prefix());
+        let Some(types) = types.filter(|_| ty.is_extension()) else {
             let is_fixed = !ty.is_oem() && (ty.is_tensor() || ty.is_scalar());
             return is_fixed.then(|| TypeLayout {
                 is_tensor: ty.is_tensor(),
                 element_size: ty.element_size(),
             });
-        }
-        let types = self.types_of(ty.extension_prefix())?;
+        };
         let known = types.iter().find(|known| known.number == ty.extension_number())?;
         Some(TypeLayout {
             is_tensor: known.is_tensor,
@@ -130,6 +133,31 @@ mod tests {
         assert_eq!(found(7, 2), None);
         assert_eq!(found(8, 0), None);
         assert_eq!(found(1, 0), None);
+    }
+
+    #[test]
+    fn types_of_the_own_extension_are_known_without_a_device() {
+        let model = Model {
+            extension_name_to_prefix: vec![ExtensionNameAndPrefix {
+                name: tflite::NAME.into(),
+                prefix: 3,
+            }],
+            ..Model::default()
+        };
+        let claims_otherwise = Extension {
+            operand_types: Vec::new(),
+            ..tflite::extension()
+        };
+        for device in [&[][..], &[claims_otherwise]] {
+            let layout = TypeLayouts::of(&model, device).get(OperandType::extension(3, 0));
+            let expected = TypeLayout {
+                is_tensor: true,
+                element_size: 8,
+            };
+            assert_eq!(layout, Some(expected));
+        }
+        let size = TypeLayouts::default().byte_size(tflite::TENSOR_INT64, &Shape::new(&[3]).unwrap());
+        assert_eq!(size, Some(24));
     }
 
     #[test]

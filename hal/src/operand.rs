@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::HalVersion;
+use super::{HalVersion, tflite};
 
 /// HAL `OperandType`: a number, so that unknown and extension values can be carried and refused by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ macro_rules! operand_types {
             const fn facts(self) -> Option<(&'static str, HalVersion, bool, usize)> {
                 match self {
                     $(OperandType::$name => Some((stringify!($name), HalVersion::$since, $tensor, $size)),)*
-                    _ => None,
+                    _ => tflite::type_facts(self),
                 }
             }
         }
@@ -68,19 +68,18 @@ operand_types! {
 }
 
 impl OperandType {
-    /// The HAL's name, or `None` for an unknown or extension type.
+    /// The HAL's name, or that of a type of [`tflite`]; `None` for an unknown type or that of another
+    /// extension.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         self.facts().map(|(name, ..)| name)
     }
 
-    /// The type with this HAL name.
+    /// The type with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<OperandType> {
-        OperandType::ALL
-            .iter()
-            .copied()
-            .find(|ty| ty.name() == Some(name))
+        let mut types = OperandType::ALL.iter().chain(tflite::OPERAND_TYPES);
+        types.find(|ty| ty.name() == Some(name)).copied()
     }
 
     /// First HAL version that has the type; extension types came with 1.2.
@@ -93,7 +92,8 @@ impl OperandType {
         }
     }
 
-    /// Whether the HAL defines the type as a tensor. Extension types are unknown here, hence `false`.
+    /// Whether the HAL or [`tflite`] defines the type as a tensor. Types of other extensions are unknown here,
+    /// hence `false`.
     #[must_use]
     pub fn is_tensor(self) -> bool {
         matches!(self.facts(), Some((_, _, true, _)))
@@ -105,7 +105,8 @@ impl OperandType {
         matches!(self.facts(), Some((_, _, false, _)))
     }
 
-    /// Bytes per element; 0 where the HAL does not say (OEM scalars, subgraphs, unknown and extension types).
+    /// Bytes per element; 0 where nothing says so (OEM scalars, subgraphs, unknown types and those of extensions
+    /// but [`tflite`]).
     #[must_use]
     pub fn element_size(self) -> usize {
         self.facts().map_or(0, |(.., size)| size)
@@ -305,6 +306,7 @@ impl Operand {
 #[cfg(test)]
 mod tests {
     use super::OperandType;
+    use crate::{HalVersion, tflite};
 
     #[test]
     fn names_and_codes_are_unique() {
@@ -322,5 +324,15 @@ mod tests {
         assert_eq!(OperandType::extension(3, 7), ty);
         assert_eq!(ty.to_string(), "extension type 0x3:7");
         assert_eq!(OperandType(16).to_string(), "unknown operand type 16");
+    }
+
+    #[test]
+    fn types_of_the_own_extension_are_known() {
+        let ty = tflite::TENSOR_INT64;
+        assert_eq!(ty.to_string(), "TFLITE_TENSOR_INT64");
+        assert_eq!(OperandType::from_name("TFLITE_TENSOR_INT64"), Some(ty));
+        assert!(ty.is_extension() && ty.is_tensor() && !ty.is_scalar());
+        assert_eq!((ty.element_size(), ty.since()), (8, Some(HalVersion::V1_2)));
+        assert_eq!(OperandType::extension(tflite::PREFIX, 1).name(), None);
     }
 }

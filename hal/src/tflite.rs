@@ -10,13 +10,30 @@
 
 use std::sync::Arc;
 
-use super::{Extension, ExtensionNameAndPrefix, Model, OperandType, OperationType};
+use super::{
+    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, HalVersion, Model, OperandType,
+    OperationType,
+};
 
 /// The extension's name.
 pub const NAME: &str = "org.nnhal.tflite";
 
 /// Its prefix in models that passed validation: the highest that NNAPI has room for.
 pub const PREFIX: u16 = 0x7FFF;
+
+/// A tensor of signed 64-bit integers, which have no scale.
+pub const TENSOR_INT64: OperandType = OperandType::extension(PREFIX, 0);
+
+/// The operand types of the extension.
+pub const OPERAND_TYPES: &[OperandType] = &[TENSOR_INT64];
+
+/// Name, first version, whether a tensor, and bytes per element of an operand type of the extension.
+pub(crate) const fn type_facts(ty: OperandType) -> Option<(&'static str, HalVersion, bool, usize)> {
+    match ty {
+        TENSOR_INT64 => Some(("TFLITE_TENSOR_INT64", HalVersion::V1_2, true, 8)),
+        _ => None,
+    }
+}
 
 /// Numbers below this one are those of NNAPI's operations.
 const FIRST_OWN: u16 = 0x100;
@@ -96,7 +113,7 @@ operations! {
     SUB = of(OperationType::SUB);
     /// TRANSPOSE of any type that tensors have, up to rank 8.
     TRANSPOSE = of(OperationType::TRANSPOSE);
-    /// CAST between all types, quantized elements as stored; integers beyond the output's type wrap.
+    /// CAST between all types, quantized elements as stored. A last flag makes integers saturate, not wrap.
     CAST = of(OperationType::CAST);
     /// EQUAL, also of 16-bit steps, which count as stored.
     EQUAL = of(OperationType::EQUAL);
@@ -118,6 +135,8 @@ operations! {
     MAXIMUM = of(OperationType::MAXIMUM);
     /// MINIMUM, also of 16-bit steps.
     MINIMUM = of(OperationType::MINIMUM);
+    /// NEG, also of 64-bit integers.
+    NEG = of(OperationType::NEG);
     /// NOT_EQUAL, also of 16-bit steps, which count as stored.
     NOT_EQUAL = of(OperationType::NOT_EQUAL);
     /// PAD_V2 of any type that tensors have, up to rank 8.
@@ -284,9 +303,14 @@ pub fn narrower(operation: OperationType) -> Option<OperationType> {
 /// What devices that have the extension say of it.
 #[must_use]
 pub fn extension() -> Extension {
+    let information = |ty: &OperandType| ExtensionOperandTypeInformation {
+        number: ty.extension_number(),
+        is_tensor: ty.is_tensor(),
+        byte_size: ty.element_size() as u32,
+    };
     Extension {
         name: NAME.to_owned(),
-        operand_types: Vec::new(),
+        operand_types: OPERAND_TYPES.iter().map(information).collect(),
     }
 }
 
@@ -342,7 +366,8 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Operand, Operation, Subgraph};
+    use crate::validate::ValidModel;
+    use crate::{DataLocation, NoPools, Operand, OperandLifeTime, Operation, Subgraph};
 
     /// Names with their prefixes.
     type Extensions = [(&'static str, u16)];
@@ -412,6 +437,49 @@ mod tests {
         assert_eq!(fixed.main.operands[1].operand_type, OperandType::TENSOR_FLOAT32);
     }
 
+    /// What validation says of a model that computes NEG of this operand, without any device.
+    fn check(mut operand: Operand) -> Result<(), String> {
+        operand.number_of_consumers = 1;
+        let output = Operand::new(TENSOR_INT64, &[2]).with_lifetime(OperandLifeTime::SubgraphOutput);
+        let model = Model {
+            main: Subgraph {
+                operands: vec![operand, output],
+                operations: vec![Operation {
+                    operation_type: NEG,
+                    inputs: vec![0],
+                    outputs: vec![1],
+                }],
+                output_indexes: vec![1],
+                ..Subgraph::default()
+            },
+            operand_values: vec![0; 16],
+            extension_name_to_prefix: vec![mapping()],
+            ..Model::default()
+        };
+        let valid = ValidModel::new(Arc::new(model), &NoPools, &[]);
+        valid.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sixty_four_bit_integers_have_eight_bytes_and_no_scale() {
+        let operand = |length| Operand {
+            location: DataLocation {
+                length,
+                ..DataLocation::default()
+            },
+            ..Operand::new(TENSOR_INT64, &[2]).with_lifetime(OperandLifeTime::ConstantCopy)
+        };
+        assert_eq!(check(operand(16)), Ok(()));
+        let wrong = |operand| check(operand).unwrap_err();
+        assert!(wrong(operand(8)).contains("in 8 bytes, must be 16"));
+        assert!(wrong(operand(16).with_quantization(0.5, 0)).contains("scale 0.5, must be 0"));
+        assert!(wrong(operand(16).with_quantization(0.0, 1)).contains("zero point 1"));
+        let large = Operand::new(TENSOR_INT64, &[1 << 29]);
+        assert!(wrong(large).contains("too large"));
+        let other = Operand::new(OperandType::extension(PREFIX, 1), &[2]);
+        assert!(wrong(other).contains("has no such type"));
+    }
+
     #[test]
     fn operations_are_told_by_number_and_name() {
         for (index, operation) in OPERATIONS.iter().enumerate() {
@@ -426,5 +494,10 @@ mod tests {
         assert_eq!(wider(GELU), None);
         assert_eq!(wider(OperationType::CONCATENATION), Some(CONCATENATION));
         assert_eq!(wider(OperationType::LSTM), None);
+        let types = extension().operand_types;
+        assert_eq!(
+            (types.len(), types[0].is_tensor, types[0].byte_size),
+            (1, true, 8)
+        );
     }
 }

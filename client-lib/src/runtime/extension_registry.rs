@@ -2,7 +2,7 @@
 //! them.
 
 use nnhal::diag::tags;
-use nnhal_hal::{Extension, Model};
+use nnhal_hal::{Extension, Model, tflite};
 
 use super::device::RuntimeDevice;
 use super::result::{RuntimeError, RuntimeResult};
@@ -58,18 +58,22 @@ impl ExtensionRegistry {
         (!self.is_disabled(name)).then_some(found)
     }
 
-    /// The prefix of the extension's types and operations in models of this process, from 1 upward.
+    /// The prefix of the extension's types and operations in models of this process, from 1 upward. nnhal's own
+    /// has the one that it has in every valid model, so that its types are the same before and after.
     #[must_use]
     pub fn prefix(&self, name: &str) -> Option<u16> {
         self.get(name)?;
+        if name == tflite::NAME {
+            return Some(tflite::PREFIX);
+        }
         u16::try_from(self.position(name)? + 1).ok()
     }
 
     /// The name of the extension with this prefix.
     #[must_use]
     pub fn name(&self, prefix: u16) -> Option<&str> {
-        let found = self.extensions.get(usize::from(prefix).checked_sub(1)?)?;
-        (!self.is_disabled(&found.name)).then_some(found.name.as_str())
+        let mut names = self.extensions().map(|known| known.name.as_str());
+        names.find(|name| self.prefix(name) == Some(prefix))
     }
 
     /// Those that can be used.
@@ -129,6 +133,15 @@ mod tests {
             .collect();
         let devices = DevicesOptions::new().without_private_driver();
         RuntimeDevice::of_driver(Arc::new(info), devices.private().open().unwrap())
+    }
+
+    #[test]
+    fn own_extension_has_the_prefix_of_valid_models() {
+        let registry = ExtensionRegistry::of(&[device("a", &[(tflite::NAME, 8), ("com.a.other", 4)])]);
+        assert_eq!(registry.prefix(tflite::NAME), Some(tflite::PREFIX));
+        assert_eq!(registry.name(tflite::PREFIX), Some(tflite::NAME));
+        assert_eq!((registry.name(1), registry.name(2)), (None, Some("com.a.other")));
+        assert_eq!(ExtensionRegistry::of(&[]).name(tflite::PREFIX), None);
     }
 
     #[test]

@@ -94,13 +94,13 @@ impl Arguments<'_> {
         }
         let is_data = match param.ty {
             Ty::Var(_) => !boxes,
-            Ty::AnyOf(_) => self.is_of_extension,
+            Ty::AnyOf(_) => self.is_of_extension && name != "indices",
             Ty::Is(_) => false,
         };
         if is_first && is_data {
             return self.primary(ty, param.rank);
         }
-        if ty == OperandType::TENSOR_INT32
+        if matches!(ty, OperandType::TENSOR_INT32 | tflite::TENSOR_INT64)
             && let Some(integers) =
                 extension::integers(self, &name, before).or_else(|| shapes::integers(self, &name, before))
         {
@@ -108,7 +108,11 @@ impl Arguments<'_> {
             if dims.contains(&0) {
                 return None;
             }
-            let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
+            let drawn = self.value_tensor(
+                ty,
+                &dims,
+                values::encode(ty, integers.values.into_iter().map(f64::from)),
+            );
             return Some(drawn);
         }
         let dims = match extension::of(self, &name, before) {

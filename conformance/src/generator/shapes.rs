@@ -289,7 +289,7 @@ impl Integers {
     }
 }
 
-/// Shape and values of the `TENSOR_INT32` with this name; `None` if it is data like any other.
+/// Shape and values of the tensor of integers with this name; `None` if it is data like any other.
 pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> Option<Integers> {
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len();

@@ -1,6 +1,6 @@
 //! Values of operands: bytes that are legal for their type, from one choice.
 
-use nnhal_hal::OperandType;
+use nnhal_hal::{OperandType, tflite};
 use nnhal_os::buffer::AlignedBuffer;
 
 use super::choices::{Choices, Random};
@@ -45,7 +45,7 @@ fn numbers(choices: &mut Choices, ty: OperandType, count: usize) -> impl Iterato
         | OperandType::TENSOR_FLOAT16
         | OperandType::FLOAT32
         | OperandType::FLOAT16 => next(-256, 256) / 128.0,
-        OperandType::TENSOR_INT32 | OperandType::INT32 => next(-9, 9),
+        OperandType::TENSOR_INT32 | OperandType::INT32 | tflite::TENSOR_INT64 => next(-9, 9),
         OperandType::TENSOR_BOOL8 | OperandType::BOOL => next(0, 1),
         OperandType::TENSOR_QUANT8_ASYMM => next(0, 255),
         OperandType::TENSOR_QUANT16_ASYMM => next(0, 65535),

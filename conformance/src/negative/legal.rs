@@ -48,18 +48,21 @@ const MOVED: &[T] = &[
     T::TENSOR_FLOAT16,
     T::TENSOR_FLOAT32,
     T::TENSOR_INT32,
+    tflite::TENSOR_INT64,
     T::TENSOR_BOOL8,
     T::TENSOR_QUANT8_ASYMM,
     T::TENSOR_QUANT8_ASYMM_SIGNED,
     T::TENSOR_QUANT16_SYMM,
 ];
 
+const INTEGERS: &[T] = &[T::TENSOR_INT32, tflite::TENSOR_INT64];
+
 /// Whether an argument of the extension's operations may also have this type; `None` for those that are as
 /// NNAPI's.
 fn other_type_of_extension(argument: &Argument, input: Option<usize>, ty: T) -> Option<bool> {
     Some(match (argument.operation, input) {
         (tflite::CAST | tflite::BITCAST, _) | (tflite::SHAPE | tflite::WHERE, Some(0)) => MOVED.contains(&ty),
-        (tflite::BUCKETIZE, Some(0)) => FLOATS.contains(&ty) || ty == T::TENSOR_INT32,
+        (tflite::BUCKETIZE, Some(0)) => FLOATS.contains(&ty) || INTEGERS.contains(&ty),
         (tflite::DEQUANTIZE, Some(0)) => ASYMMETRIC.contains(&ty) || ty == T::TENSOR_QUANT16_SYMM,
         // Which of these depends on the output.
         (tflite::QUANTIZE, Some(0)) => {
@@ -70,6 +73,8 @@ fn other_type_of_extension(argument: &Argument, input: Option<usize>, ty: T) -> 
             let others = [T::TENSOR_QUANT16_SYMM, T::TENSOR_INT32];
             ty == T::TENSOR_QUANT8_ASYMM_SIGNED || others.contains(&ty)
         }
+        (tflite::GATHER, Some(2)) | (tflite::GATHER_ND, Some(1)) => INTEGERS.contains(&ty),
+        (tflite::ONE_HOT | tflite::SCATTER_ND | tflite::SPARSE_TO_DENSE, Some(0)) => INTEGERS.contains(&ty),
         (tflite::TOPK_V2, Some(1)) => ty == T::INT32 || ty == T::TENSOR_INT32,
         _ => return None,
     })
@@ -149,6 +154,8 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
         // The first axes that input and indices share, and the flag of ends that are counted from begins.
         O::GATHER => &[4],
         O::STRIDED_SLICE => &[8],
+        // The flag of integers that saturate.
+        O::CAST => &[2],
         // What is added at the edges or cut off.
         tflite::DILATE => &[4],
         // One tensor and the axis must stay.

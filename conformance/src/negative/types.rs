@@ -1,6 +1,8 @@
 //! M10: every operand with every other type, all else as that type needs it.
 
-use nnhal_hal::{DataLocation, ExtraParams, Model, OperandLifeTime, OperandType, SymmPerChannelQuantParams};
+use nnhal_hal::{
+    DataLocation, ExtraParams, Model, OperandLifeTime, OperandType, SymmPerChannelQuantParams, tflite,
+};
 
 use super::legal::{self, Argument};
 use super::mutant::{Mutant, Place};
@@ -12,7 +14,8 @@ pub(super) fn of_operands(model: &Model, emit: &mut dyn FnMut(Mutant)) {
         if uses.is_empty() || legal::is_compared_with_itself(&uses) {
             continue;
         }
-        for ty in OperandType::ALL.iter().copied().filter(|ty| !ty.is_oem()) {
+        let types = OperandType::ALL.iter().chain(tflite::OPERAND_TYPES).copied();
+        for ty in types.filter(|ty| !ty.is_oem()) {
             let legal = |argument: &Argument| legal::other_type(argument, ty);
             if ty == operand.operand_type || uses.iter().all(legal) {
                 continue;

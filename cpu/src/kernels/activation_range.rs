@@ -43,6 +43,17 @@ impl Activation {
         }
     }
 
+    /// Lower and upper end for integers.
+    #[must_use]
+    pub fn integer_range(self) -> (i64, i64) {
+        match self {
+            Activation::None => (i64::MIN, i64::MAX),
+            Activation::Relu => (0, i64::MAX),
+            Activation::Relu1 => (-1, 1),
+            Activation::Relu6 => (0, 6),
+        }
+    }
+
     /// The value clamped to the range; a NaN stays one.
     #[inline]
     #[must_use]

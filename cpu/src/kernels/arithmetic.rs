@@ -11,7 +11,7 @@ use nnhal_hal::{OperandType, OperationType, tflite};
 
 use super::activation_range::Activation;
 use super::broadcast::{binary, binary_float};
-use super::element::{Float, Quantized, by_element};
+use super::element::{Float, Integer, Quantized, by_element};
 use super::fixed_point::{Multiplier, requantize};
 use super::floor_division::floored_quotient;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
@@ -73,8 +73,9 @@ fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> R
             if activation != Activation::None && !is_wider {
                 return Err(OpError::input(2, "(activation) must be 0 (NONE) for TENSOR_INT32").into());
             }
-            integer(context, arithmetic, activation)
+            integer::<i32>(context, arithmetic, activation)
         }
+        tflite::TENSOR_INT64 => integer::<i64>(context, arithmetic, activation),
         _ => by_element!(context, {
             [f32, f16] => float(context, arithmetic, activation),
             [u8, i8, i16] => quantized(context, arithmetic, activation),
@@ -108,22 +109,23 @@ fn float<T: Float>(
 }
 
 /// Integers wrap; the quotient is rounded down, and 0 where the divisor is 0.
-fn integer(
+fn integer<T: Integer>(
     context: &mut KernelContext<'_>,
     arithmetic: Arithmetic,
     activation: Activation,
 ) -> Result<(), KernelError> {
-    let (low, high) = activation.quantized_range(1.0, 0, i32::MIN, i32::MAX);
-    binary::<i32, i32>(context, |left, right| {
+    let (low, high) = activation.integer_range();
+    let (low, high) = (T::saturate(low), T::saturate(high));
+    binary::<T, T>(context, |left, right| {
+        let (left, right): (i64, i64) = (left.into(), right.into());
         let result = match arithmetic {
             Arithmetic::Add => left.wrapping_add(right),
             Arithmetic::Sub => left.wrapping_sub(right),
             Arithmetic::Mul => left.wrapping_mul(right),
             Arithmetic::Div if right == 0 => 0,
-            // The quotient of the least integer by -1 wraps.
-            Arithmetic::Div => floored_quotient(left.into(), right.into()) as i32,
+            Arithmetic::Div => floored_quotient(left, right),
         };
-        result.clamp(low, high)
+        T::wrap(result).clamp(low, high)
     })
 }
 
@@ -200,7 +202,7 @@ impl QuantizedSum {
 
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     by_element!(context, {
-        [f32, f16, i32] => plain_extremum(context, largest),
+        [f32, f16, i32, i64] => plain_extremum(context, largest),
         [u8, i8, i16] => quantized_extremum(context, largest),
     })
 }

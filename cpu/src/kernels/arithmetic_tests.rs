@@ -17,6 +17,55 @@ fn angles_have_the_quadrant_of_their_point() {
     }
 }
 
+fn of_wide(operation: OperationType, left: &[i64], right: &[i64], activation: Option<i32>) -> Vec<i64> {
+    let one = OneOperation::new(operation)
+        .tensor(tflite::TENSOR_INT64, &[left.len() as u32], left)
+        .tensor(tflite::TENSOR_INT64, &[right.len() as u32], right);
+    let one = match activation {
+        Some(code) => one.i32(code),
+        None => one,
+    };
+    one.output(tflite::TENSOR_INT64, &[]).run_one().unwrap().1
+}
+
+#[test]
+fn integers_of_64_bits_wrap_at_64_bits() {
+    let large = 3_i64 << 40;
+    let add = |code| {
+        of_wide(
+            tflite::ADD,
+            &[large, i64::MAX, -large],
+            &[large, 1, 0],
+            Some(code),
+        )
+    };
+    assert_eq!(add(0), [2 * large, i64::MIN, -large]);
+    assert_eq!(add(1), [2 * large, 0, 0]);
+    assert_eq!(add(2), [1, -1, -1]);
+    assert_eq!(add(3), [6, 0, 0]);
+    assert_eq!(
+        of_wide(tflite::SUB, &[i64::MIN, 0], &[1, large], Some(0)),
+        [i64::MAX, -large]
+    );
+    assert_eq!(
+        of_wide(tflite::MUL, &[1 << 32, 1 << 32], &[5, 1 << 32], Some(0)),
+        [5 << 32, 0]
+    );
+    assert_eq!(
+        of_wide(tflite::DIV, &[i64::MIN, 1, -large], &[-1, 0, 2], Some(0)),
+        [i64::MIN, 0, -large / 2]
+    );
+    let pair = [large, -large];
+    assert_eq!(
+        of_wide(tflite::MAXIMUM, &pair, &[large + 1], None),
+        [large + 1; 2]
+    );
+    assert_eq!(
+        of_wide(tflite::MINIMUM, &pair, &[large - 1], None),
+        [large - 1, -large]
+    );
+}
+
 fn of_steps(
     operation: OperationType,
     [left_scale, right_scale, output_scale]: [f32; 3],

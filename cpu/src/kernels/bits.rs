@@ -9,19 +9,19 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (
         tflite::BITWISE_AND,
-        |context| by_element!(context, { [i32, u8, i8, i16] => both(context) }),
+        |context| by_element!(context, { [i32, i64, u8, i8, i16] => both(context) }),
     ),
     (
         tflite::BITWISE_XOR,
-        |context| by_element!(context, { [i32, u8, i8, i16] => exclusive_or(context) }),
+        |context| by_element!(context, { [i32, i64, u8, i8, i16] => exclusive_or(context) }),
     ),
     (
         tflite::LEFT_SHIFT,
-        |context| by_element!(context, { [i32, u8, i8, i16] => shift_left(context) }),
+        |context| by_element!(context, { [i32, i64, u8, i8, i16] => shift_left(context) }),
     ),
     (
         tflite::RIGHT_SHIFT,
-        |context| by_element!(context, { [i32, u8, i8, i16] => shift(context) }),
+        |context| by_element!(context, { [i32, i64, u8, i8, i16] => shift(context) }),
     ),
 ];
 
@@ -63,7 +63,7 @@ mod tests {
 
     fn of<E: bytemuck::Pod>(operation: OperationType, ty: T, left: &[E], right: &[E]) -> Vec<E> {
         let operand = |dims: &[u32]| match ty {
-            T::TENSOR_INT32 => Operand::new(ty, dims),
+            T::TENSOR_INT32 | tflite::TENSOR_INT64 => Operand::new(ty, dims),
             _ => Operand::new(ty, dims).with_quantization(1.0, 0),
         };
         OneOperation::new(operation)
@@ -86,6 +86,10 @@ mod tests {
             of(xor, T::TENSOR_QUANT8_ASYMM, &[0xF0_u8, 1], &[0xFF]),
             [0x0F, 0xFE]
         );
+        assert_eq!(
+            of(xor, tflite::TENSOR_INT64, &[3_i64 << 40], &[1 << 40]),
+            [2 << 40]
+        );
         assert_eq!(of(xor, T::TENSOR_QUANT16_SYMM, &[-1_i16], &[0x0FF0]), [!0x0FF0]);
     }
 
@@ -95,6 +99,10 @@ mod tests {
         assert_eq!(
             of(and, T::TENSOR_INT32, &[0b1100, -1], &[0b1010, -8]),
             [0b1000, -8]
+        );
+        assert_eq!(
+            of(and, tflite::TENSOR_INT64, &[3_i64 << 40], &[5 << 40]),
+            [1 << 40]
         );
         assert_eq!(of(and, T::TENSOR_QUANT8_ASYMM, &[0xF3_u8, 1], &[0x3F]), [0x33, 1]);
         assert_eq!(of(and, T::TENSOR_QUANT8_ASYMM_SIGNED, &[-1_i8], &[-128]), [-128]);
@@ -119,6 +127,10 @@ mod tests {
             [-128; 2]
         );
         assert_eq!(of(shift, T::TENSOR_QUANT16_SYMM, &[1_i16], &[15]), [i16::MIN]);
+        assert_eq!(
+            of(shift, tflite::TENSOR_INT64, &[1_i64; 3], &[40, 63, 64]),
+            [1 << 40, i64::MIN, 0]
+        );
     }
 
     #[test]
@@ -142,5 +154,9 @@ mod tests {
             [-1, 1]
         );
         assert_eq!(of(shift, T::TENSOR_QUANT16_SYMM, &[-32768_i16], &[14]), [-2]);
+        assert_eq!(
+            of(shift, tflite::TENSOR_INT64, &[i64::MIN; 2], &[62, i64::MAX]),
+            [-2, -1]
+        );
     }
 }

@@ -244,6 +244,7 @@ macro_rules! by_element_size {
             1 => $function::<u8>($($argument),*),
             2 => $function::<u16>($($argument),*),
             4 => $function::<u32>($($argument),*),
+            8 => $function::<u64>($($argument),*),
             _ => Err($crate::kernels::blocks::not_movable($ty)),
         }
     };

@@ -16,6 +16,7 @@ fn bucketize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         [f32] => count(context, |value| value),
         [f16] => count(context, f16::to_f32),
         [i32] => count(context, |value| value as f32),
+        [i64] => count(context, |value| value as f32),
     })
 }
 
@@ -62,6 +63,10 @@ mod tests {
         );
         assert_eq!(bucketize(T::TENSOR_INT32, &[-1, 0, 5], &[0.0, 4.5]), [0, 1, 2]);
         assert_eq!(bucketize(T::TENSOR_INT32, &[1], &[]), [0]);
+        assert_eq!(
+            bucketize(tflite::TENSOR_INT64, &[1_i64 << 40, 3], &[4.0, 1e12]),
+            [2, 0]
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! CAST of the extension: numbers and truth values from any type to any other, as TFLite converts them.
 //!
 //! Quantised elements are taken as stored. Fractions are cut off, floats beyond an integer type become its
-//! closest value, what is no number its largest, and integers beyond it wrap. What is not 0 is true.
+//! closest value, what is no number its largest, and integers beyond it wrap, or become its closest value where
+//! the operation says so. What is not 0 is true.
 
 use half::f16;
 use nnhal_hal::{OperandType as T, OperationType, tflite};
@@ -16,11 +17,23 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::CAST, cast)];
 #[derive(Clone, Copy)]
 enum Number {
     Real(f32),
-    Whole(i32),
+    Whole(i64),
+}
+
+impl Number {
+    /// The closest whole number from `least` to `most`, of a whole number.
+    fn within(self, (least, most): (i64, i64)) -> Number {
+        match self {
+            Number::Whole(value) => Number::Whole(value.clamp(least, most)),
+            real => real,
+        }
+    }
 }
 
 /// What can be converted.
 trait Convert: bytemuck::Pod {
+    /// The least and the largest whole number that it is not wrapped to have.
+    const RANGE: (i64, i64) = (i64::MIN, i64::MAX);
     fn number(self) -> Number;
     fn of(number: Number) -> Self;
 }
@@ -29,6 +42,8 @@ macro_rules! impl_convert {
     ($($element:ty),+) => {
         $(
             impl Convert for $element {
+                const RANGE: (i64, i64) = (<$element>::MIN as i64, <$element>::MAX as i64);
+
                 fn number(self) -> Number {
                     Number::Whole(self.into())
                 }
@@ -45,7 +60,7 @@ macro_rules! impl_convert {
     };
 }
 
-impl_convert!(i32, i16, i8, u8);
+impl_convert!(i64, i32, i16, i8, u8);
 
 impl Convert for f32 {
     fn number(self) -> Number {
@@ -77,7 +92,7 @@ struct Truth(u8);
 
 impl Convert for Truth {
     fn number(self) -> Number {
-        Number::Whole(i32::from(self.0 != 0))
+        Number::Whole(i64::from(self.0 != 0))
     }
 
     fn of(number: Number) -> Truth {
@@ -95,6 +110,7 @@ macro_rules! with_element {
             T::TENSOR_FLOAT32 => $function::<$($first,)? f32>($context),
             T::TENSOR_FLOAT16 => $function::<$($first,)? f16>($context),
             T::TENSOR_INT32 => $function::<$($first,)? i32>($context),
+            tflite::TENSOR_INT64 => $function::<$($first,)? i64>($context),
             T::TENSOR_BOOL8 => $function::<$($first,)? Truth>($context),
             T::TENSOR_QUANT8_ASYMM => $function::<$($first,)? u8>($context),
             T::TENSOR_QUANT8_ASYMM_SIGNED => $function::<$($first,)? i8>($context),
@@ -113,7 +129,11 @@ fn cast_from<From: Convert>(context: &mut KernelContext<'_>) -> Result<(), Kerne
 }
 
 fn convert<From: Convert, To: Convert>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    unary::<From, To>(context, |value| To::of(value.number()))
+    if context.inputs.bool_or(1, false)? {
+        unary::<From, To>(context, |value| To::of(value.number().within(To::RANGE)))
+    } else {
+        unary::<From, To>(context, |value| To::of(value.number()))
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +172,37 @@ mod tests {
         assert_eq!(found, [-1, -128, 44]);
         let found: Vec<f32> = cast(T::TENSOR_QUANT16_SYMM, &[-7_i16, 9], T::TENSOR_FLOAT32);
         assert_eq!(found, [-7.0, 9.0]);
+    }
+
+    #[test]
+    fn integers_of_64_bits_keep_what_has_no_room_in_32() {
+        let wide = [1_i64 << 40, -(1 << 40) - 1, i64::MIN, 7];
+        let found: Vec<f32> = cast(tflite::TENSOR_INT64, &wide, T::TENSOR_FLOAT32);
+        assert_eq!(found, wide.map(|value| value as f32));
+        let found: Vec<i32> = cast(tflite::TENSOR_INT64, &wide, T::TENSOR_INT32);
+        assert_eq!(found, [0, -1, 0, 7]);
+        let found: Vec<i64> = cast(T::TENSOR_INT32, &[i32::MIN, -1, 5], tflite::TENSOR_INT64);
+        assert_eq!(found, [i32::MIN.into(), -1, 5]);
+        let reals = [1e12_f32, -1e30, f32::NAN, -1.5];
+        let found: Vec<i64> = cast(T::TENSOR_FLOAT32, &reals, tflite::TENSOR_INT64);
+        assert_eq!(found, [999_999_995_904, i64::MIN, i64::MAX, -1]);
+        let found: Vec<u8> = cast(tflite::TENSOR_INT64, &[1_i64 << 32, 0], T::TENSOR_BOOL8);
+        assert_eq!(found, [1, 0]);
+    }
+
+    #[test]
+    fn integers_saturate_where_the_operation_says_so() {
+        let of = |saturates: u8| {
+            OneOperation::new(tflite::CAST)
+                .tensor(tflite::TENSOR_INT64, &[3], &[1_i64 << 32, -(1 << 32), -5])
+                .tensor(T::BOOL, &[], &[saturates])
+                .output(T::TENSOR_INT32, &[])
+                .run_one::<i32>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(1), [i32::MAX, i32::MIN, -5]);
+        assert_eq!(of(0), [0, 0, -5]);
     }
 
     #[test]

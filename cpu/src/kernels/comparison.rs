@@ -63,7 +63,7 @@ fn compare(
             u8::from(holds(Some((left != 0).cmp(&(right != 0)))))
         }),
         _ => by_element!(context, {
-            [f32, f16, i32, i16] => plain(context, holds),
+            [f32, f16, i32, i64, i16] => plain(context, holds),
             [u8, i8] => quantized(context, holds),
         }),
     }
@@ -117,6 +117,15 @@ mod tests {
         ] {
             assert_eq!(nan(operation), 0);
         }
+    }
+
+    #[test]
+    fn integers_of_64_bits_have_the_order_of_all_their_bits() {
+        let (left, right) = (1_i64 << 32, 1_i64);
+        let wide = |operation| of(operation, tflite::TENSOR_INT64, left, right);
+        assert_eq!((wide(tflite::GREATER), wide(tflite::LESS_EQUAL)), (1, 0));
+        assert_eq!((wide(tflite::EQUAL), wide(tflite::NOT_EQUAL)), (0, 1));
+        assert_eq!(of(tflite::EQUAL, tflite::TENSOR_INT64, left, left), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use nnhal_hal::ops::shapes::resolve_axis;
 use nnhal_hal::{OperationType, tflite};
 
 use super::broadcast::Lanes;
-use super::element::{Float, by_element};
+use super::element::{Float, Integer, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::CUMSUM, cumsum)];
@@ -13,7 +13,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::CUMSUM, cumsum
 fn cumsum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, {
         [f32, f16] => floats(context),
-        [i32] => integers(context),
+        [i32, i64] => integers(context),
     })
 }
 
@@ -22,10 +22,8 @@ fn floats<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
 }
 
 /// Integers wrap.
-fn integers<T: bytemuck::Pod + Into<i32> + From<i32>>(
-    context: &mut KernelContext<'_>,
-) -> Result<(), KernelError> {
-    sum::<T, i32>(context, |sum, value| sum.wrapping_add(value.into()), T::from)
+fn integers<T: Integer>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    sum::<T, i64>(context, |sum, value| sum.wrapping_add(value.into()), T::wrap)
 }
 
 fn sum<T: bytemuck::Pod, S: Copy + Default>(
@@ -94,6 +92,8 @@ mod tests {
         let sums = |values: &[i32]| cumsum(T::TENSOR_INT32, values, 1, false, false).unwrap();
         assert_eq!(sums(&[i32::MAX, 1, 0, 2]), [i32::MAX, i32::MIN, 0, 2]);
         assert_eq!(sums(&[]), []);
+        let wide = cumsum(tflite::TENSOR_INT64, &[i64::MAX, 1, 1 << 40, 2], 1, false, false);
+        assert_eq!(wide.unwrap(), [i64::MAX, i64::MIN, 1 << 40, (1 << 40) + 2]);
     }
 
     #[test]

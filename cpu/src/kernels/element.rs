@@ -1,8 +1,8 @@
 //! The element types that kernels are generic over.
 
 use half::f16;
-use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, tflite};
 
 use crate::kernel::KernelError;
 
@@ -13,17 +13,19 @@ pub(super) trait Element {
 }
 
 macro_rules! impl_element {
-    ($($element:ty: $ty:ident),+) => {
+    ($($element:ty: $ty:path),+) => {
         $(
             impl Element for $element {
-                const TYPE: OperandType = OperandType::$ty;
+                const TYPE: OperandType = $ty;
             }
         )+
     };
 }
 
-impl_element!(f32: TENSOR_FLOAT32, f16: TENSOR_FLOAT16, i32: TENSOR_INT32);
-impl_element!(u8: TENSOR_QUANT8_ASYMM, i8: TENSOR_QUANT8_ASYMM_SIGNED, i16: TENSOR_QUANT16_SYMM);
+impl_element!(f32: OperandType::TENSOR_FLOAT32, f16: OperandType::TENSOR_FLOAT16);
+impl_element!(i32: OperandType::TENSOR_INT32, i64: tflite::TENSOR_INT64);
+impl_element!(u8: OperandType::TENSOR_QUANT8_ASYMM, i8: OperandType::TENSOR_QUANT8_ASYMM_SIGNED);
+impl_element!(i16: OperandType::TENSOR_QUANT16_SYMM);
 
 /// Calls a function that is generic over the element type with that of input 0: `by_element!(context, {
 /// [f32, f16] => float(context), [u8, i8] => quantized(context) })`. Other types are refused.
@@ -79,6 +81,32 @@ impl Float for f16 {
         f16::from_f32(value)
     }
 }
+
+/// An integer of any type, as it is stored.
+pub(super) trait Integer: bytemuck::Pod + Ord + Into<i64> {
+    /// The lowest bits.
+    fn wrap(value: i64) -> Self;
+    /// The closest value.
+    fn saturate(value: i64) -> Self;
+}
+
+macro_rules! impl_integer {
+    ($($element:ty),+) => {
+        $(
+            impl Integer for $element {
+                fn wrap(value: i64) -> $element {
+                    value as $element
+                }
+
+                fn saturate(value: i64) -> $element {
+                    value.clamp(<$element>::MIN as i64, <$element>::MAX as i64) as $element
+                }
+            }
+        )+
+    };
+}
+
+impl_integer!(i32, i64, u8, i8, i16);
 
 /// A quantised element: one of 8 bits, or `i16` for `TENSOR_QUANT16_SYMM`.
 pub trait Quantized: Send + Sync + bytemuck::Pod + Ord {

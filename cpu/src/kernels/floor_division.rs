@@ -9,25 +9,25 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperationType, tflite};
 
 use super::broadcast::{binary, binary_float};
-use super::element::{Float, by_element};
+use super::element::{Float, Integer, by_element};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (tflite::FLOOR_DIV, |context| {
         by_element!(context, {
             [f32, f16] => float_quotient(context),
-            [i32, u8, i8, i16] => integers(context, floored_quotient),
+            [i32, i64, u8, i8, i16] => integers(context, floored_quotient),
         })
     }),
     (tflite::FLOOR_MOD, |context| {
         by_element!(context, {
             [f32, f16] => binary_float(context, float_remainder),
-            [i32, u8, i8, i16] => integers(context, remainder),
+            [i32, i64, u8, i8, i16] => integers(context, remainder),
         })
     }),
     (
         tflite::TRUNCATED_DIV,
-        |context| by_element!(context, { [i32] => integers(context, |left, right| left / right) }),
+        |context| by_element!(context, { [i32, i64] => integers(context, i64::wrapping_div) }),
     ),
 ];
 
@@ -40,14 +40,14 @@ fn float_remainder(left: f32, right: f32) -> f32 {
     }
 }
 
-/// The quotient rounded down, in more bits than any type has, so that the least integer has a quotient by -1.
+/// The quotient rounded down; that of the least integer by -1 wraps.
 pub(super) fn floored_quotient(left: i64, right: i64) -> i64 {
-    let inexact = left % right != 0;
-    left / right - i64::from(inexact && (left < 0) != (right < 0))
+    let inexact = left.wrapping_rem(right) != 0;
+    left.wrapping_div(right) - i64::from(inexact && (left < 0) != (right < 0))
 }
 
 fn remainder(left: i64, right: i64) -> i64 {
-    left - floored_quotient(left, right) * right
+    left.wrapping_sub(floored_quotient(left, right).wrapping_mul(right))
 }
 
 fn float_quotient<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -81,25 +81,6 @@ fn check_divisors<T: bytemuck::Pod + PartialEq>(context: &KernelContext<'_>) -> 
     }
 }
 
-trait Integer: bytemuck::Pod + PartialEq + Into<i64> {
-    /// The lowest bits.
-    fn wrap(value: i64) -> Self;
-}
-
-macro_rules! impl_integer {
-    ($($element:ty),+) => {
-        $(
-            impl Integer for $element {
-                fn wrap(value: i64) -> $element {
-                    value as $element
-                }
-            }
-        )+
-    };
-}
-
-impl_integer!(i32, u8, i8, i16);
-
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{Operand, OperandType as T, OperationType, tflite};
@@ -113,7 +94,7 @@ mod tests {
         right: &[E],
     ) -> Result<Vec<E>, String> {
         let operand = |dims: &[u32]| match ty {
-            T::TENSOR_FLOAT32 | T::TENSOR_INT32 => Operand::new(ty, dims),
+            T::TENSOR_FLOAT32 | T::TENSOR_INT32 | tflite::TENSOR_INT64 => Operand::new(ty, dims),
             _ => Operand::new(ty, dims).with_quantization(1.0, 0),
         };
         let (_, data) = OneOperation::new(operation)
@@ -135,6 +116,15 @@ mod tests {
             of(tflite::FLOOR_MOD, T::TENSOR_INT32, &left, &right).unwrap(),
             [1, 1, -1, -1, 0, 0]
         );
+        let (left, right) = ([i64::MIN, 7 << 40, i64::MIN, -1], [-1, -2, 3, 1 << 40]);
+        assert_eq!(
+            of(tflite::FLOOR_DIV, tflite::TENSOR_INT64, &left, &right).unwrap(),
+            [i64::MIN, -(7 << 39), i64::MIN / 3 - 1, -1]
+        );
+        assert_eq!(
+            of(tflite::FLOOR_MOD, tflite::TENSOR_INT64, &left, &right).unwrap(),
+            [0, 0, 1, (1 << 40) - 1]
+        );
         let (left, right) = ([7.5_f32, -7.5, 7.5, -7.5], [2.0, 2.0, -2.0, -2.0]);
         assert_eq!(
             of(tflite::FLOOR_DIV, T::TENSOR_FLOAT32, &left, &right).unwrap(),
@@ -151,6 +141,13 @@ mod tests {
         let (left, right) = ([7, -7, 7, -7, i32::MIN], [2, 2, -2, -2, -1]);
         let divided = of(tflite::TRUNCATED_DIV, T::TENSOR_INT32, &left, &right);
         assert_eq!(divided.unwrap(), [3, -3, -3, 3, i32::MIN]);
+        let divided = of(
+            tflite::TRUNCATED_DIV,
+            tflite::TENSOR_INT64,
+            &[i64::MIN, -7 << 33],
+            &[-1, 2 << 33],
+        );
+        assert_eq!(divided.unwrap(), [i64::MIN, -3]);
     }
 
     #[test]

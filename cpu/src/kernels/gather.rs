@@ -6,6 +6,7 @@ use nnhal_hal::ops::shapes::resolve_axis;
 use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::{by_element_size, count_of};
+use super::index::{Index, by_index};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
@@ -17,14 +18,18 @@ fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    by_index!(context, 2, pick_by::<T>(context))
+}
+
+fn pick_by<T: bytemuck::Pod, I: Index>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     let indices = context.inputs.tensor(2)?;
     let axis = resolve_axis(1, context.inputs.i32(1)?, input.shape.rank())?;
     let batch = batch_axes(context.inputs.rules(), axis, &input.shape, &indices.shape)?;
     let picked = &indices.dims()[batch..];
-    let indices = indices.data::<i32>()?;
+    let indices = indices.data::<I>()?;
     let extent = input.shape.dim(axis) as usize;
-    if let Some(index) = indices.iter().find(|index| !in_range(**index, extent)) {
+    if let Some(index) = indices.iter().find(|index| index.below(extent).is_none()) {
         let message =
             format!("(indices) holds {index}, must be from 0 to below {extent}, the extent of axis {axis}");
         return Err(OpError::input(2, message).into());
@@ -40,14 +45,12 @@ fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     for (number, (to, from)) in results.zip(blocks).enumerate() {
         let indices = &indices[number / of_one_batch * picked..][..picked];
         for (to, index) in to.chunks_exact_mut(run).zip(indices) {
-            to.copy_from_slice(&from[*index as usize * run..][..run]);
+            // All lie within the extent.
+            let at = index.below(extent).unwrap_or(0);
+            to.copy_from_slice(&from[at * run..][..run]);
         }
     }
     Ok(())
-}
-
-fn in_range(index: i32, extent: usize) -> bool {
-    usize::try_from(index).is_ok_and(|index| index < extent)
 }
 
 #[cfg(test)]
@@ -82,6 +85,21 @@ mod tests {
             assert!(error.contains(&format!("(indices) holds {index}")), "{error}");
         }
         assert!(gather(2, &[1], &[0]).is_err());
+    }
+
+    #[test]
+    fn indices_and_values_may_have_64_bits() {
+        let gather = |indices: &[i64]| {
+            OneOperation::new(tflite::GATHER)
+                .tensor(tflite::TENSOR_INT64, &[3], &[5_i64 << 40, -1, 7 << 40])
+                .i32(0)
+                .tensor(tflite::TENSOR_INT64, &[indices.len() as u32], indices)
+                .output(tflite::TENSOR_INT64, &[])
+                .run_one::<i64>()
+        };
+        assert_eq!(gather(&[2, 0]).unwrap(), (vec![2], vec![7 << 40, 5 << 40]));
+        let error = gather(&[0, 1 << 32]).unwrap_err();
+        assert!(error.contains("(indices) holds 4294967296"), "{error}");
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod hostile_extents;
 #[cfg(test)]
 mod hostile_moves;
 mod image;
+mod index;
 mod interpolated;
 pub(crate) mod layer;
 mod logical;

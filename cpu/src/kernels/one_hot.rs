@@ -5,6 +5,7 @@ use nnhal_hal::ops::tflite::filling::new_axis;
 use nnhal_hal::{OperationType, tflite};
 
 use super::blocks::{by_element_size, count_of};
+use super::index::{Index, by_index};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::ONE_HOT, one_hot)];
@@ -15,6 +16,10 @@ fn one_hot(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn write<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    by_index!(context, 0, write_by::<T>(context))
+}
+
+fn write_by<T: bytemuck::Pod, I: Index>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let indices = context.inputs.tensor(0)?;
     let value = |input: usize| match context.inputs.data::<T>(input)? {
         [value] => Ok(*value),
@@ -32,11 +37,11 @@ fn write<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kernel
         return Ok(());
     }
     let behind = count_of(&indices.dims()[axis..]);
-    let indices = indices.data::<i32>()?.chunks_exact(behind);
+    let indices = indices.data::<I>()?.chunks_exact(behind);
     for (lists, indices) in target.chunks_exact_mut(depth * behind).zip(indices) {
         for (place, row) in lists.chunks_exact_mut(behind).enumerate() {
             for (to, index) in row.iter_mut().zip(indices) {
-                *to = if usize::try_from(*index) == Ok(place) {
+                *to = if index.below(depth) == Some(place) {
                     on
                 } else {
                     off
@@ -73,6 +78,19 @@ mod tests {
         assert_eq!(one_hot(3, 0).unwrap(), (vec![3, 1, 3], columns));
         assert_eq!(one_hot(2, 1).unwrap(), (vec![1, 2, 3], vec![0, 0, 1, 0, 0, 0]));
         assert_eq!(one_hot(0, -1).unwrap(), (vec![1, 3, 0], vec![]));
+    }
+
+    #[test]
+    fn indices_and_values_may_have_64_bits() {
+        let found = OneOperation::new(tflite::ONE_HOT)
+            .tensor(tflite::TENSOR_INT64, &[2], &[1_i64, 1 << 32])
+            .tensor(T::TENSOR_INT32, &[1], &[2])
+            .tensor(tflite::TENSOR_INT64, &[1], &[9_i64 << 40])
+            .tensor(tflite::TENSOR_INT64, &[1], &[-1_i64])
+            .i32(-1)
+            .output(tflite::TENSOR_INT64, &[])
+            .run_one::<i64>();
+        assert_eq!(found.unwrap(), (vec![2, 2], vec![-1, 9 << 40, -1, -1]));
     }
 
     #[test]

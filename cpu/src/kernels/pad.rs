@@ -31,6 +31,10 @@ fn pad_v2(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             let value = context.inputs.bool_or(2, false)?;
             fill_around(context, u8::from(value))
         }
+        tflite::TENSOR_INT64 => match context.inputs.data::<i64>(2)? {
+            [value] => fill_around(context, *value),
+            _ => Err(OpError::input(2, "(pad_value) must have one element").into()),
+        },
         OperandType::TENSOR_QUANT16_SYMM => {
             let value = quantized?;
             let narrow =
@@ -159,6 +163,7 @@ mod tests {
         let padded = match (value, operand.operand_type) {
             (Some(value), T::TENSOR_BOOL8) => padded.tensor(T::BOOL, &[], &[value]),
             (Some(value), T::TENSOR_INT32) => padded.tensor(T::INT32, &[], &[value]),
+            (Some(value), tflite::TENSOR_INT64) => padded.tensor(tflite::TENSOR_INT64, &[1], &[value]),
             _ => padded,
         };
         let output = Operand {
@@ -173,6 +178,23 @@ mod tests {
         let integers = Operand::new(T::TENSOR_INT32, &[2]);
         assert_eq!(wide(integers.clone(), &[5, 6], None).unwrap(), [0, 5, 6]);
         assert_eq!(wide(integers, &[5, 6], Some(-7)).unwrap(), [-7, 5, 6]);
+        let integers = Operand::new(tflite::TENSOR_INT64, &[2]);
+        assert_eq!(
+            wide(integers.clone(), &[5_i64, 1 << 40], None).unwrap(),
+            [0, 5, 1 << 40]
+        );
+        assert_eq!(
+            wide(integers, &[5, 6], Some(-7_i64 << 40)).unwrap(),
+            [-7 << 40, 5, 6]
+        );
+        let error = OneOperation::new(tflite::PAD_V2)
+            .tensor(tflite::TENSOR_INT64, &[1], &[5_i64])
+            .tensor(T::TENSOR_INT32, &[1, 2], &[1, 0])
+            .tensor(tflite::TENSOR_INT64, &[2], &[0_i64; 2])
+            .output(tflite::TENSOR_INT64, &[])
+            .run()
+            .unwrap_err();
+        assert!(error.contains("(pad_value)"), "{error}");
         let truths = Operand::new(T::TENSOR_BOOL8, &[1]);
         assert_eq!(wide(truths.clone(), &[1_u8], None).unwrap(), [0, 1]);
         assert_eq!(wide(truths, &[0_u8], Some(1)).unwrap(), [1, 0]);

@@ -11,7 +11,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(tflite::RANGE, range)]
 fn range(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     by_element!(context, {
         [f32] => count(context, |value, step| value + step),
-        [i32] => count(context, |value: i32, step| value.wrapping_add(step)),
+        [i32] => count(context, i32::wrapping_add),
+        [i64] => count(context, i64::wrapping_add),
     })
 }
 
@@ -50,6 +51,10 @@ mod tests {
         assert_eq!(range(T::TENSOR_INT32, [2, -1, -1]).unwrap(), [2, 1, 0]);
         assert_eq!(range(T::TENSOR_INT32, [2, 2, 1]).unwrap(), []);
         assert_eq!(
+            range(tflite::TENSOR_INT64, [i64::MAX, i64::MAX - 3, -2]).unwrap(),
+            [i64::MAX, i64::MAX - 2]
+        );
+        assert_eq!(
             range(T::TENSOR_FLOAT32, [0.0_f32, 1.0, 0.25]).unwrap(),
             [0.0, 0.25, 0.5, 0.75]
         );
@@ -62,23 +67,17 @@ mod tests {
             assert!(error.contains("(step)"), "{error}");
         }
         assert!(range(T::TENSOR_FLOAT32, [0.0_f32, f32::NAN, 1.0]).is_err());
-        let pair = |ty, bytes: &[u8]| {
-            OneOperation::new(tflite::RANGE)
-                .tensor(ty, &[2], bytes)
-                .tensor(ty, &[1], &bytes[..4])
-                .tensor(ty, &[1], &bytes[..4])
+        assert!(range(tflite::TENSOR_INT64, [0, i64::MAX, 1]).is_err());
+        for ty in [T::TENSOR_FLOAT32, T::TENSOR_INT32, tflite::TENSOR_INT64] {
+            let one = vec![0_u8; ty.element_size()];
+            let error = OneOperation::new(tflite::RANGE)
+                .tensor(ty, &[2], &one.repeat(2))
+                .tensor(ty, &[1], &one)
+                .tensor(ty, &[1], &one)
                 .output(ty, &[])
                 .run()
-        };
-        assert!(
-            pair(T::TENSOR_FLOAT32, &[0; 8])
-                .unwrap_err()
-                .contains("must be one")
-        );
-        assert!(
-            pair(T::TENSOR_INT32, &[0; 8])
-                .unwrap_err()
-                .contains("must be one")
-        );
+                .unwrap_err();
+            assert!(error.contains("must be one"), "{error}");
+        }
     }
 }

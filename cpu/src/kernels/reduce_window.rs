@@ -21,7 +21,7 @@ fn reduce_window(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             _ => reduce::<u8>(context, |one, other| truth(one != 0 || other != 0)),
         };
     }
-    by_element!(context, { [f32, f16, i32, u8, i8, i16] => combine(context, combination) })
+    by_element!(context, { [f32, f16, i32, i64, u8, i8, i16] => combine(context, combination) })
 }
 
 /// A number, as it is stored. Integers wrap.
@@ -55,7 +55,7 @@ macro_rules! impl_number {
     )+};
 }
 
-impl_number!(i32, u8, i8, i16);
+impl_number!(i32, i64, u8, i8, i16);
 impl_number!(floats: f32, f16);
 
 fn combine<T: Number>(context: &mut KernelContext<'_>, combination: Combination) -> Result<(), KernelError> {
@@ -209,6 +209,9 @@ mod tests {
         };
         assert_eq!(of(1), [-55, -27]);
         assert_eq!(of(3), [1, -128]);
+        let values = (&[2][..], &[1_i64 << 32, 1 << 33][..]);
+        let wide = reduce(tflite::TENSOR_INT64, values, 2, [&[2], &[1], &[1]], 1);
+        assert_eq!(wide.unwrap().1, [(3 << 32) + 2]);
         let of = |start, combination| {
             let values = (&[4][..], &[1_u8, 9, 0, 0][..]);
             reduce(T::TENSOR_BOOL8, values, start, [&[2], &[1], &[1]], combination)

@@ -12,7 +12,7 @@ use nnhal_hal::ops::{OpError, reduction::reduced_axes};
 use nnhal_hal::{OperandType as T, OperationType, tflite};
 
 use super::broadcast::for_each_run;
-use super::element::{Float, Quantized, by_element, not_taken};
+use super::element::{Float, Integer, Quantized, by_element, not_taken};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -61,17 +61,19 @@ fn minimum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn product(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
-        return reduce::<i32, i32>(context, 1, identity, i32::wrapping_mul, identity);
+    match context.inputs.tensor(0)?.ty() {
+        T::TENSOR_INT32 => reduce::<i32, i32>(context, 1, identity, i32::wrapping_mul, identity),
+        tflite::TENSOR_INT64 => reduce::<i64, i64>(context, 1, identity, i64::wrapping_mul, identity),
+        _ => float_reduction(context, 1.0, f64::mul),
     }
-    float_reduction(context, 1.0, f64::mul)
 }
 
 fn sum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
-        return reduce::<i32, i32>(context, 0, identity, i32::wrapping_add, identity);
+    match context.inputs.tensor(0)?.ty() {
+        T::TENSOR_INT32 => reduce::<i32, i32>(context, 0, identity, i32::wrapping_add, identity),
+        tflite::TENSOR_INT64 => reduce::<i64, i64>(context, 0, identity, i64::wrapping_add, identity),
+        _ => float_reduction(context, 0.0, f64::add),
     }
-    float_reduction(context, 0.0, f64::add)
 }
 
 /// Reduces input 0 along the axes that input 1 names: every output element is `finish` of what `combine`
@@ -149,24 +151,23 @@ fn elements_for_each_output(context: &mut KernelContext<'_>) -> Result<usize, Ke
 }
 
 fn mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
-        return integer_mean(context);
-    }
     by_element!(context, {
         [f32, f16] => float_mean(context),
+        [i32, i64] => integer_mean(context),
         [u8, i8, i16] => quantized_mean(context),
     })
 }
 
-fn integer_mean(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+/// Sums of 64-bit integers wrap; those of fewer bits have room.
+fn integer_mean<E: Integer>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let count = elements_for_each_output(context)?.max(1) as i64;
-    reduce::<i32, i64>(
+    reduce::<E, i64>(
         context,
         0,
-        i64::from,
-        i64::add,
-        // A mean of 32-bit integers is one.
-        |sum| (sum / count) as i32,
+        |value| value.into(),
+        i64::wrapping_add,
+        // A mean of integers has room in their type.
+        |sum| E::wrap(sum / count),
     )
 }
 
@@ -209,15 +210,9 @@ fn quantized_mean<E: Quantized>(context: &mut KernelContext<'_>) -> Result<(), K
 
 fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     elements_for_each_output(context)?;
-    if context.inputs.tensor(0)?.ty() == T::TENSOR_INT32 {
-        return match largest {
-            true => reduce::<i32, i32>(context, i32::MIN, identity, i32::max, identity),
-            false => reduce::<i32, i32>(context, i32::MAX, identity, i32::min, identity),
-        };
-    }
     by_element!(context, {
         [f32, f16] => float_extremum(context, largest),
-        [u8, i8, i16] => quantized_extremum(context, largest),
+        [i32, i64, u8, i8, i16] => integer_extremum(context, largest),
     })
 }
 
@@ -229,14 +224,11 @@ fn float_extremum<E: Float>(context: &mut KernelContext<'_>, largest: bool) -> R
     }
 }
 
-fn quantized_extremum<E: Quantized>(
-    context: &mut KernelContext<'_>,
-    largest: bool,
-) -> Result<(), KernelError> {
+fn integer_extremum<E: Integer>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
     if largest {
-        reduce::<E, E>(context, E::saturate(E::LEAST), identity, E::max, identity)
+        reduce::<E, E>(context, E::saturate(i64::MIN), identity, E::max, identity)
     } else {
-        reduce::<E, E>(context, E::saturate(E::MOST), identity, E::min, identity)
+        reduce::<E, E>(context, E::saturate(i64::MAX), identity, E::min, identity)
     }
 }
 

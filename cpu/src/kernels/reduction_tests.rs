@@ -37,6 +37,25 @@ fn axis_outside_the_rank_gives_an_error() {
     }
 }
 
+#[test]
+fn integers_of_64_bits_are_reduced_at_all_their_bits() {
+    let of = |operation| {
+        let one = OneOperation::new(operation)
+            .tensor(tflite::TENSOR_INT64, &[3], &[3_i64 << 40, -(1 << 41), 4])
+            .tensor(T::TENSOR_INT32, &[1], &[0]);
+        let one = match operation {
+            tflite::MEAN => one.i32(0),
+            _ => one.tensor(T::BOOL, &[], &[0_u8]),
+        };
+        one.output(tflite::TENSOR_INT64, &[]).run_one::<i64>().unwrap().1
+    };
+    assert_eq!(of(tflite::REDUCE_SUM), [(1 << 40) + 4]);
+    assert_eq!(of(tflite::REDUCE_MAX), [3 << 40]);
+    assert_eq!(of(tflite::REDUCE_MIN), [-(1 << 41)]);
+    assert_eq!(of(tflite::REDUCE_PROD), [0]);
+    assert_eq!(of(tflite::MEAN), [((1 << 40) + 4) / 3]);
+}
+
 fn mean_of<E: bytemuck::Pod>(ty: T, zero_point: i32, data: &[E]) -> E {
     let operand = |dims: &[u32]| Operand::new(ty, dims).with_quantization(1.0, zero_point);
     let (_, result) = OneOperation::new(OperationType::MEAN)

@@ -18,7 +18,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     }),
     (
         tflite::SCATTER_REGIONS,
-        |context| by_element!(context, { [f32, f16, i32, u8, i8, i16] => scatter(context) }),
+        |context| by_element!(context, { [f32, f16, i32, i64, u8, i8, i16] => scatter(context) }),
     ),
 ];
 

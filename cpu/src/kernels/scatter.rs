@@ -7,6 +7,7 @@ use nnhal_hal::{OperandType, OperationType, Shape, tflite};
 
 use super::blocks::{by_element_size, count_of};
 use super::element::not_taken;
+use super::index::{Index, by_index};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -17,20 +18,17 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 
 /// Where a place is that these indices name along the first axes of `shape`, in steps of all that lies there.
 /// They are of input `input`.
-fn offset_of(input: usize, place: &[i32], shape: &Shape) -> Result<usize, KernelError> {
+fn offset_of<I: Index>(input: usize, place: &[I], shape: &Shape) -> Result<usize, KernelError> {
     let mut offset = 0_usize;
     for (axis, (index, extent)) in place.iter().zip(shape.dims()).enumerate() {
-        let at = u32::try_from(*index).ok().filter(|at| at < extent);
-        let at = at.ok_or_else(|| {
+        let at = index.below(*extent as usize).ok_or_else(|| {
             let message = format!(
                 "(indices) holds {index} for axis {axis}, must be from 0 to below {extent}, its extent"
             );
             OpError::input(input, message)
         })?;
         // The product is too large only if an extent is 0, and then no index along that axis is right.
-        offset = offset
-            .saturating_mul(*extent as usize)
-            .saturating_add(at as usize);
+        offset = offset.saturating_mul(*extent as usize).saturating_add(at);
     }
     Ok(offset)
 }
@@ -45,9 +43,13 @@ fn gather(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    by_index!(context, 1, pick_by::<T>(context))
+}
+
+fn pick_by<T: bytemuck::Pod, I: Index>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (input, indices) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
     let depth = depth_of(1, &indices.shape, &input.shape)?;
-    let (source, indices) = (input.data::<T>()?, indices.data::<i32>()?);
+    let (source, indices) = (input.data::<T>()?, indices.data::<I>()?);
     let target = context.outputs.data::<T>(0)?;
     if target.is_empty() {
         return Ok(());
@@ -71,6 +73,7 @@ fn scatter(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             f16::from_f32(left.to_f32() + right.to_f32())
         }),
         OperandType::TENSOR_INT32 => add(context, i32::wrapping_add),
+        tflite::TENSOR_INT64 => add(context, i64::wrapping_add),
         OperandType::TENSOR_BOOL8 => add(context, |left: u8, right| left | right),
         OperandType::TENSOR_QUANT8_ASYMM => add(context, u8::wrapping_add),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => add(context, i8::wrapping_add),
@@ -84,12 +87,19 @@ fn add<T: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
     sum: impl Fn(T, T) -> T,
 ) -> Result<(), KernelError> {
+    by_index!(context, 0, add_by::<T>(context, sum))
+}
+
+fn add_by<T: bytemuck::Pod, I: Index>(
+    context: &mut KernelContext<'_>,
+    sum: impl Fn(T, T) -> T,
+) -> Result<(), KernelError> {
     let indices = context.inputs.tensor(0)?;
     let updates = context.inputs.data::<T>(1)?;
     let output = context.outputs.tensor(0)?;
     let shape = output.shape;
     let depth = depth_of(0, &indices.shape, &shape)?;
-    let indices = indices.data::<i32>()?;
+    let indices = indices.data::<I>()?;
     let target = output.into_data::<T>()?;
     target.fill(T::zeroed());
     if updates.is_empty() {
@@ -115,7 +125,11 @@ fn sparse_to_dense(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 fn spell_out<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let (indices, values) = (context.inputs.data::<i32>(0)?, context.inputs.data::<T>(2)?);
+    by_index!(context, 0, spell_out_by::<T>(context))
+}
+
+fn spell_out_by<T: bytemuck::Pod, I: Index>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (indices, values) = (context.inputs.data::<I>(0)?, context.inputs.data::<T>(2)?);
     let [default] = context.inputs.data::<T>(3)? else {
         return Err(OpError::input(3, "(default) must have one element").into());
     };
@@ -143,6 +157,36 @@ mod tests {
             .tensor(T::TENSOR_INT32, dims, indices)
             .output(T::TENSOR_INT32, &[])
             .run_one()
+    }
+
+    #[test]
+    fn indices_and_values_may_have_64_bits() {
+        let wide = [5_i64 << 40, 7 << 40];
+        let found = OneOperation::new(tflite::SCATTER_ND)
+            .tensor(tflite::TENSOR_INT64, &[2, 1], &[2_i64, 2])
+            .tensor(tflite::TENSOR_INT64, &[2], &wide)
+            .tensor(T::TENSOR_INT32, &[1], &[3])
+            .output(tflite::TENSOR_INT64, &[])
+            .run_one::<i64>();
+        assert_eq!(found.unwrap().1, [0, 0, 12 << 40]);
+        let dense = OneOperation::new(tflite::SPARSE_TO_DENSE)
+            .tensor(tflite::TENSOR_INT64, &[1], &[1_i64])
+            .tensor(T::TENSOR_INT32, &[1], &[2])
+            .tensor(tflite::TENSOR_INT64, &[1], &wide[..1])
+            .tensor(tflite::TENSOR_INT64, &[1], &[-1_i64])
+            .output(tflite::TENSOR_INT64, &[])
+            .run_one::<i64>();
+        assert_eq!(dense.unwrap().1, [-1, 5 << 40]);
+        let gather = |index: i64| {
+            OneOperation::new(tflite::GATHER_ND)
+                .tensor(tflite::TENSOR_INT64, &[2], &wide)
+                .tensor(tflite::TENSOR_INT64, &[1, 1], &[index])
+                .output(tflite::TENSOR_INT64, &[])
+                .run_one::<i64>()
+        };
+        assert_eq!(gather(1).unwrap().1, [7 << 40]);
+        let error = gather(1 << 32).unwrap_err();
+        assert!(error.contains("(indices) holds 4294967296"), "{error}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn places(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         OperandType::TENSOR_FLOAT32 => places_of(context, |value: f32| value != 0.0),
         OperandType::TENSOR_FLOAT16 => places_of(context, |value: f16| value != f16::ZERO),
         OperandType::TENSOR_INT32 => places_of(context, |value: i32| value != 0),
+        tflite::TENSOR_INT64 => places_of(context, |value: i64| value != 0),
         OperandType::TENSOR_QUANT16_SYMM => places_of(context, |value: i16| value != 0),
         OperandType::TENSOR_BOOL8
         | OperandType::TENSOR_QUANT8_ASYMM
@@ -58,6 +59,7 @@ fn unique(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         OperandType::TENSOR_FLOAT32 => unique_of(context, order_of::<f32>),
         OperandType::TENSOR_FLOAT16 => unique_of(context, order_of::<f16>),
         OperandType::TENSOR_INT32 => unique_of(context, i32::cmp),
+        tflite::TENSOR_INT64 => unique_of(context, i64::cmp),
         OperandType::TENSOR_QUANT8_ASYMM => unique_of(context, u8::cmp),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => unique_of(context, i8::cmp),
         OperandType::TENSOR_QUANT16_SYMM => unique_of(context, i16::cmp),
@@ -181,6 +183,11 @@ mod tests {
             .output(T::TENSOR_INT32, &[0, 0])
             .run_one::<i32>();
         assert_eq!(found.unwrap(), (vec![2, 1], vec![1, 2]));
+        let found = OneOperation::new(tflite::WHERE)
+            .tensor(tflite::TENSOR_INT64, &[3], &[0_i64, 1 << 32, 0])
+            .output(T::TENSOR_INT32, &[0, 0])
+            .run_one::<i32>();
+        assert_eq!(found.unwrap(), (vec![1, 1], vec![1]));
     }
 
     #[test]
@@ -200,6 +207,18 @@ mod tests {
         );
         assert_eq!(unique(&[]), (vec![], vec![]));
         assert_eq!(unique(&[f32::NAN, 1.0]).1, [0, 1]);
+    }
+
+    #[test]
+    fn integers_of_64_bits_differ_in_any_of_their_bits() {
+        let outputs = OneOperation::new(tflite::UNIQUE)
+            .tensor(tflite::TENSOR_INT64, &[4], &[1_i64 << 32, 1 << 33, 1 << 32, 0])
+            .output(tflite::TENSOR_INT64, &[0])
+            .output(T::TENSOR_INT32, &[0])
+            .run()
+            .unwrap();
+        assert_eq!(outputs[0].data::<i64>(), [1 << 32, 1 << 33, 0]);
+        assert_eq!(outputs[1].data::<i32>(), [0, 1, 0, 2]);
     }
 
     /// So many elements, of which each seventh has the same value.

@@ -62,19 +62,26 @@ number!(
     |left, right| left.wrapping_add(right),
     left.wrapping_mul(right)
 );
+number!(
+    i64,
+    0,
+    1,
+    |left, right| left.wrapping_add(right),
+    left.wrapping_mul(right)
+);
 
 fn sum(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     fn of<T: Number>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         reduce(context, T::ZERO, T::plus)
     }
-    by_element!(context, { [f32, f16, i32] => of(context) })
+    by_element!(context, { [f32, f16, i32, i64] => of(context) })
 }
 
 fn product(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     fn of<T: Number>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         reduce(context, T::ONE, T::times)
     }
-    by_element!(context, { [f32, f16, i32] => of(context) })
+    by_element!(context, { [f32, f16, i32, i64] => of(context) })
 }
 
 fn greatest(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -85,7 +92,7 @@ fn greatest(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             |left, right| if left < right { right } else { left },
         )
     }
-    by_element!(context, { [f32, f16, i32] => of(context) })
+    by_element!(context, { [f32, f16, i32, i64] => of(context) })
 }
 
 fn least(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -96,7 +103,7 @@ fn least(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             |left, right| if right < left { right } else { left },
         )
     }
-    by_element!(context, { [f32, f16, i32] => of(context) })
+    by_element!(context, { [f32, f16, i32, i64] => of(context) })
 }
 
 /// Combines each row with what its segment has so far, at first `initial`. Unsorted, a row below all segments
@@ -199,6 +206,24 @@ mod tests {
         assert!(sum(&ids, -1).unwrap_err().contains("-1 segments"));
         assert!(sum(&ids, 0).is_err());
         assert_eq!(sum(&[-1; 4], 0).unwrap(), []);
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_combined_at_all_their_bits() {
+        let of = |operation| {
+            OneOperation::new(operation)
+                .tensor(tflite::TENSOR_INT64, &[3], &[3_i64 << 40, -(5 << 40), 7])
+                .tensor(T::TENSOR_INT32, &[3], &[0, 0, 2])
+                .tensor(T::TENSOR_INT32, &[1], &[3])
+                .output(tflite::TENSOR_INT64, &[])
+                .run_one::<i64>()
+                .unwrap()
+                .1
+        };
+        assert_eq!(of(tflite::UNSORTED_SEGMENT_SUM), [-(2 << 40), 0, 7]);
+        assert_eq!(of(tflite::UNSORTED_SEGMENT_PROD), [0, 1, 7]);
+        assert_eq!(of(tflite::UNSORTED_SEGMENT_MAX), [3 << 40, i64::MIN, 7]);
+        assert_eq!(of(tflite::UNSORTED_SEGMENT_MIN), [-(5 << 40), i64::MAX, 7]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ fn topk(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         OperandType::TENSOR_FLOAT32 => topk_of(context, order_of::<f32>),
         OperandType::TENSOR_FLOAT16 => topk_of(context, order_of::<f16>),
         OperandType::TENSOR_INT32 => topk_of(context, i32::cmp),
+        tflite::TENSOR_INT64 => topk_of(context, i64::cmp),
         OperandType::TENSOR_QUANT8_ASYMM => topk_of(context, u8::cmp),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => topk_of(context, i8::cmp),
         OperandType::TENSOR_QUANT16_SYMM => topk_of(context, i16::cmp),
@@ -122,6 +123,15 @@ mod tests {
             .unwrap();
         assert_eq!(outputs[0].data::<i16>(), [300, 300, 7]);
         assert_eq!(outputs[1].data::<i32>(), [1, 3, 2]);
+        let outputs = OneOperation::new(tflite::TOPK_V2)
+            .tensor(tflite::TENSOR_INT64, &[3], &[5_i64, 1 << 33, 1 << 32])
+            .i32(2)
+            .output(tflite::TENSOR_INT64, &[])
+            .output(OperandType::TENSOR_INT32, &[])
+            .run()
+            .unwrap();
+        assert_eq!(outputs[0].data::<i64>(), [1 << 33, 1 << 32]);
+        assert_eq!(outputs[1].data::<i32>(), [1, 2]);
     }
 
     #[test]

@@ -91,5 +91,15 @@ mod tests {
             .output(T::TENSOR_INT32, &[])
             .run_one::<i32>();
         assert_eq!(result.unwrap(), (vec![3, 1, 2, 1, 1, 1], vec![1, 4, 2, 5, 3, 6]));
+        let result = OneOperation::new(tflite::TRANSPOSE)
+            .tensor(
+                tflite::TENSOR_INT64,
+                &[2, 2],
+                &[1_i64 << 40, 2 << 40, -3 << 40, 4],
+            )
+            .omitted(T::TENSOR_INT32)
+            .output(tflite::TENSOR_INT64, &[])
+            .run_one::<i64>();
+        assert_eq!(result.unwrap(), (vec![2, 2], vec![1 << 40, -3 << 40, 2 << 40, 4]));
     }
 }

@@ -1,22 +1,21 @@
 //! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT, and COS, ROUND,
-//! SIGN and functions of 16-bit steps of the extension.
+//! SIGN and functions of 16-bit steps and 64-bit integers of the extension.
 
 use half::f16;
-use nnhal_hal::{OperandType, OperationType, tflite};
+use nnhal_hal::{OperationType, tflite};
 
 use super::broadcast::{unary, unary_float};
-use super::element::{Quant8, by_element};
+use super::element::{Integer, Quant8, by_element};
 use super::interpolated::unary_by_lines;
 use super::quantized_function::unary_quantized;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::ABS, |context| {
-        float_or_integer(context, f32::abs, i32::wrapping_abs)
+        float_or_integer(context, f32::abs, i64::wrapping_abs)
     }),
-    (OperationType::NEG, |context| {
-        float_or_integer(context, |value| -value, i32::wrapping_neg)
-    }),
+    (OperationType::NEG, neg),
+    (tflite::NEG, neg),
     (OperationType::EXP, |context| float(context, f32::exp)),
     (OperationType::FLOOR, |context| float(context, f32::floor)),
     (OperationType::LOG, |context| float(context, f32::ln)),
@@ -28,9 +27,13 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (tflite::EXP, |context| unary_by_lines(context, f64::exp)),
     (tflite::RSQRT, rsqrt_sixteen_bit),
     (tflite::SIGN, |context| {
-        float_or_integer(context, sign, i32::signum)
+        float_or_integer(context, sign, i64::signum)
     }),
 ];
+
+fn neg(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    float_or_integer(context, |value| -value, i64::wrapping_neg)
+}
 
 /// What is no number has no sign, as in TFLite's kernel.
 fn sign(value: f32) -> f32 {
@@ -92,13 +95,19 @@ fn rsqrt_sixteen_bit(context: &mut KernelContext<'_>) -> Result<(), KernelError>
 fn float_or_integer(
     context: &mut KernelContext<'_>,
     compute: impl Fn(f32) -> f32,
-    integer: impl Fn(i32) -> i32,
+    integer: impl Fn(i64) -> i64,
 ) -> Result<(), KernelError> {
-    if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_INT32 {
-        unary::<i32, i32>(context, integer)
-    } else {
-        float(context, compute)
-    }
+    by_element!(context, {
+        [f32, f16] => unary_float(context, compute),
+        [i32, i64] => unary_integer(context, integer),
+    })
+}
+
+fn unary_integer<T: Integer>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(i64) -> i64,
+) -> Result<(), KernelError> {
+    unary::<T, T>(context, |value| T::wrap(compute(value.into())))
 }
 
 #[cfg(test)]
@@ -117,6 +126,12 @@ mod tests {
                 .unwrap();
             assert_eq!(data, [i32::MIN]);
         }
+        let (_, data) = OneOperation::new(tflite::NEG)
+            .tensor(tflite::TENSOR_INT64, &[2], &[i64::MIN, 3 << 40])
+            .output(tflite::TENSOR_INT64, &[])
+            .run_one::<i64>()
+            .unwrap();
+        assert_eq!(data, [i64::MIN, -(3 << 40)]);
     }
 
     #[test]

@@ -201,7 +201,8 @@ impl Buffers {
     ) -> Result<Allocated, Failure> {
         let roles = check_roles(models, input_roles, output_roles)?;
         let (operand, declared) = common_operand(&roles, dimensions)?;
-        if operand.operand_type.is_extension() || operand.operand_type.is_oem() {
+        let is_known = operand.operand_type.element_size() > 0;
+        if !is_known || operand.operand_type.is_oem() {
             return Err(Failure::general(format!(
                 "device buffers of type {} are not supported; only the vendor knows its size",
                 operand.operand_type

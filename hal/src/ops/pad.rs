@@ -1,6 +1,6 @@
 //! PAD, PAD_V2 and MIRROR_PAD: more room around a tensor.
 
-use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
+use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape, tflite};
 
 use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
 use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
@@ -94,6 +94,7 @@ fn check_pad_v2(context: &dyn OperationContext) -> Result<(), OpError> {
         T::TENSOR_QUANT8_ASYMM => 0..=255,
         T::TENSOR_QUANT8_ASYMM_SIGNED => -128..=127,
         T::TENSOR_QUANT16_SYMM => -32768..=32767,
+        tflite::TENSOR_INT64 => return context.check_single_element(2, "pad_value"),
         _ => return Ok(()),
     };
     match unless_unknown(context.i32(2))? {

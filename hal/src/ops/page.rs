@@ -43,6 +43,9 @@ What TFLite's CPU runtime computes and NNAPI has no operation for, or not for th
 have the extension. An operation that NNAPI has too keeps its number, and its arguments and meaning except where
 its description says otherwise.
 
+Its one operand type, number 0, is `TFLITE_TENSOR_INT64`: a tensor of signed 64-bit integers, 8 bytes each, without
+a scale.
+
 | operation | number | types of the result | output shape | what it does |
 |---|--:|---|---|---|
 ";

@@ -9,7 +9,7 @@ use crate::generator::choices::Choices;
 use crate::generator::shapes::any;
 
 /// Parameters of one element.
-const SINGLE: &[&str] = &["value", "onvalue", "offvalue", "default"];
+const SINGLE: &[&str] = &["value", "onvalue", "offvalue", "default", "padvalue"];
 
 /// The dimensions of the tensor with this name; `None` if it is one that NNAPI's operations have, too, or if
 /// what it depends on does not fit.

@@ -14,7 +14,7 @@ pub(in super::super) fn value(
     name: &str,
 ) -> Option<(Vec<u32>, AlignedBuffer)> {
     let numbers = match (arguments.operation, name) {
-        (tflite::RANGE, _) => vec![counted(arguments, name, ty == OperandType::TENSOR_INT32)],
+        (tflite::RANGE, _) => vec![counted(arguments, name, ty != OperandType::TENSOR_FLOAT32)],
         (tflite::BUCKETIZE, "boundaries") => {
             let count = 1 + arguments.choices.below(4);
             let mut boundary = -2.0;

@@ -4,11 +4,9 @@ use crate::ops::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use crate::ops::shapes::broadcast_of_two;
 use crate::ops::signature::{Form, Param, Ty, Variant};
 use crate::ops::{OpError, OperationContext, windows};
-use crate::{HalVersion, OperandType as T, OperationType, tflite};
+use crate::{OperandType as T, OperationType, tflite};
 
-use HalVersion::V1_2;
-
-use super::types::{FLOATS, FLOATS_AND_STEPS, INTEGERS_AND_STEPS, NUMBERS, NUMBERS_AND_STEPS};
+use super::types::{FLOATS, FLOATS_AND_STEPS, INTEGERS, INTEGERS_AND_STEPS, NUMBERS, NUMBERS_AND_STEPS};
 
 const PLAIN: &[Form] = &[Form::default(&[
     Param::new("input0", Ty::Var(0)),
@@ -58,7 +56,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     plain(tflite::FLOOR_MOD, NUMBERS_AND_STEPS),
     plain(tflite::LEFT_SHIFT, INTEGERS_AND_STEPS),
     plain(tflite::RIGHT_SHIFT, INTEGERS_AND_STEPS),
-    plain(tflite::TRUNCATED_DIV, &[Variant::new(V1_2, &[T::TENSOR_INT32])]),
+    plain(tflite::TRUNCATED_DIV, INTEGERS),
 ];
 
 /// The activation code must exist. Other than NNAPI's operations, these have one for integers too.

@@ -13,6 +13,7 @@ const ANY_BITS: Ty = Ty::AnyOf(&[
     (T::TENSOR_FLOAT32, V1_2),
     (T::TENSOR_FLOAT16, V1_2),
     (T::TENSOR_INT32, V1_2),
+    (tflite::TENSOR_INT64, V1_2),
     (T::TENSOR_QUANT8_ASYMM, V1_2),
     (T::TENSOR_QUANT8_ASYMM_SIGNED, V1_3),
     (T::TENSOR_QUANT16_SYMM, V1_2),

@@ -46,7 +46,10 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
         operation: tflite::CAST,
         variants: &[],
-        forms: &[Form::default(&[Param::new("input", ANY_MOVED)])],
+        forms: &[Form::default(&[
+            Param::new("input", ANY_MOVED),
+            Param::scalar("saturates", T::BOOL).trailing(V1_2),
+        ])],
         outputs: &[Param::new("output", ANY_MOVED)],
         outputs_repeat: false,
         check: no_further_rule,

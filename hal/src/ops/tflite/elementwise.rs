@@ -1,4 +1,4 @@
-//! Element-wise functions of one operand: activations, COS, FAKE_QUANT, GELU, ROUND and SIGN.
+//! Element-wise functions of one operand: activations, COS, FAKE_QUANT, GELU, NEG, ROUND and SIGN.
 
 use crate::ops::activation;
 use crate::ops::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
@@ -58,6 +58,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         ])],
         ..unary(tflite::GELU, FLOATS_AND_STEPS)
     },
+    unary(tflite::NEG, NUMBERS),
     unary(tflite::ROUND, FLOATS),
     unary(tflite::RSQRT, SIXTEEN_BIT),
     unary(tflite::SIGN, NUMBERS),

@@ -7,7 +7,7 @@ use crate::ops::shapes::{broadcast, chained, set};
 use crate::ops::signature::{Form, Param, Ty};
 use crate::{OperandType as T, Shape, tflite};
 
-use super::types::{MOVED, with_types};
+use super::types::{INDICES, MOVED, with_types};
 
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
@@ -37,7 +37,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         operation: tflite::ONE_HOT,
         variants: MOVED,
         forms: &[Form::default(&[
-            Param::new("indices", Ty::Is(T::TENSOR_INT32)),
+            Param::new("indices", INDICES),
             Param::new("depth", Ty::Is(T::TENSOR_INT32)),
             Param::new("on_value", Ty::Var(0)),
             Param::new("off_value", Ty::Var(0)),

@@ -8,16 +8,17 @@ use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, tflite};
 
 use HalVersion::{V1_2, V1_3};
 
-use super::types::{MOVED, with_types};
+use super::types::{INDICES, MOVED, with_types};
 
 const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, MAX_RANK));
 
 /// The tensor and the scalar that fills the room; the quantised ones take an integer in the tensor's own
-/// steps.
+/// steps, and for 64-bit integers, of which there is no scalar, it is a tensor of one element.
 const PAD_V2_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32, T::FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16, T::FLOAT16]),
     Variant::new(V1_2, &[T::TENSOR_INT32, T::INT32]),
+    Variant::new(V1_2, &[tflite::TENSOR_INT64, tflite::TENSOR_INT64]),
     Variant::new(V1_2, &[T::TENSOR_BOOL8, T::BOOL]),
     Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM, T::INT32]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED, T::INT32]),
@@ -59,7 +60,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         forms: &[Form::default(&[
             Param::new("input", Ty::Var(0)),
             Param::scalar("axis", T::INT32),
-            Param::new("indices", Ty::Is(T::TENSOR_INT32)),
+            Param::new("indices", INDICES),
             Param::scalar("batch_dims", T::INT32).trailing(V1_2),
         ])],
         ..moving(gather::ENTRIES, tflite::GATHER)

@@ -6,11 +6,11 @@ use crate::ops::fill::shape_in;
 use crate::ops::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use crate::ops::shapes::{chained, set};
 use crate::ops::signature::{Form, Param, Rank, Ty};
-use crate::{OperandType as T, Shape, tflite};
+use crate::{Shape, tflite};
 
-use super::types::MOVED;
+use super::types::{self, MOVED};
 
-const INDICES: Param = Param::new("indices", Ty::Is(T::TENSOR_INT32));
+const INDICES: Param = Param::new("indices", types::INDICES);
 
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 

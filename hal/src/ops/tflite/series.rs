@@ -31,6 +31,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         variants: &[
             Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
             Variant::new(V1_2, &[T::TENSOR_INT32]),
+            Variant::new(V1_2, &[tflite::TENSOR_INT64]),
         ],
         forms: &[Form::default(&[
             Param::new("start", Ty::Var(0)),
@@ -68,7 +69,11 @@ fn summed(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), S
 /// One extent: how many steps there are from the start to before the limit.
 fn counted(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let count = match context.required(0)?.ty() {
-        T::TENSOR_INT32 => whole_steps(context.i32(0)?, context.i32(1)?, context.i32(2)?),
+        T::TENSOR_INT32 => {
+            let [start, limit, step] = [context.i32(0)?, context.i32(1)?, context.i32(2)?];
+            whole_steps(start.into(), limit.into(), step.into())
+        }
+        tflite::TENSOR_INT64 => whole_steps(whole(context, 0)?, whole(context, 1)?, whole(context, 2)?),
         _ => real_steps(real(context, 0)?, real(context, 1)?, real(context, 2)?),
     };
     let Some(count) = count else {
@@ -79,13 +84,13 @@ fn counted(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), 
     set(outputs, 0, shape_of(&[count])?)
 }
 
-fn whole_steps(start: i32, limit: i32, step: i32) -> Option<u32> {
-    let distance = i64::from(limit) - i64::from(start);
+fn whole_steps(start: i64, limit: i64, step: i64) -> Option<u32> {
+    let distance = i128::from(limit) - i128::from(start);
     if step == 0 || (distance != 0 && (distance < 0) != (step < 0)) {
         return None;
     }
-    // At most the difference of two 32-bit integers.
-    Some(distance.unsigned_abs().div_ceil(u64::from(step.unsigned_abs())) as u32)
+    let count = distance.unsigned_abs().div_ceil(step.unsigned_abs().into());
+    u32::try_from(count).ok()
 }
 
 fn real_steps(start: f32, limit: f32, step: f32) -> Option<u32> {
@@ -96,12 +101,25 @@ fn real_steps(start: f32, limit: f32, step: f32) -> Option<u32> {
 
 /// The value of an input of one float.
 fn real(context: &dyn OperationContext, index: usize) -> Result<f32, ShapeIssue> {
+    one(context, index, "float").map(f32::from_ne_bytes)
+}
+
+/// The value of an input of one 64-bit integer.
+fn whole(context: &dyn OperationContext, index: usize) -> Result<i64, ShapeIssue> {
+    one(context, index, "integer").map(i64::from_ne_bytes)
+}
+
+/// The bytes of an input of one element.
+fn one<const N: usize>(
+    context: &dyn OperationContext,
+    index: usize,
+    name: &str,
+) -> Result<[u8; N], ShapeIssue> {
     let bytes = context.bytes(index)?;
-    let exact = bytes.try_into().map_err(|_| {
-        let message = format!("has {} bytes, must be one float of 4", bytes.len());
-        OpError::input(index, message)
-    })?;
-    Ok(f32::from_ne_bytes(exact))
+    bytes.try_into().map_err(|_| {
+        let message = format!("has {} bytes, must be one {name} of {N}", bytes.len());
+        OpError::input(index, message).into()
+    })
 }
 
 #[cfg(test)]
@@ -113,7 +131,8 @@ mod tests {
         assert_eq!(whole_steps(0, 5, 2), Some(3));
         assert_eq!(whole_steps(5, 0, -5), Some(1));
         assert_eq!(whole_steps(3, 3, 1), Some(0));
-        assert_eq!(whole_steps(i32::MIN, i32::MAX, 1), Some(u32::MAX));
+        assert_eq!(whole_steps(i32::MIN.into(), i32::MAX.into(), 1), Some(u32::MAX));
+        assert_eq!(whole_steps(i64::MIN, i64::MAX, i64::MAX), Some(3));
         assert_eq!(real_steps(0.0, 1.0, 0.3), Some(4));
         assert_eq!(real_steps(1.0, 0.0, -0.5), Some(2));
     }
@@ -122,7 +141,7 @@ mod tests {
     fn steps_that_never_arrive_are_refused() {
         assert_eq!(whole_steps(0, 5, 0), None);
         assert_eq!(whole_steps(0, 5, -1), None);
-        assert_eq!(whole_steps(5, 0, i32::MAX), None);
+        assert_eq!(whole_steps(5, 0, i32::MAX.into()), None);
         assert_eq!(real_steps(0.0, 5.0, 0.0), None);
         assert_eq!(real_steps(0.0, f32::INFINITY, 1.0), None);
         assert_eq!(real_steps(0.0, 1.0, 1e-30), None);

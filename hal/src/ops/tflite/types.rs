@@ -2,6 +2,7 @@
 
 use crate::ops::operation_entry::OperationEntry;
 use crate::ops::signature::{Ty, Variant};
+use crate::tflite::TENSOR_INT64;
 use crate::{HalVersion, OperandType as T, OperationType};
 
 use HalVersion::{V1_2, V1_3};
@@ -17,11 +18,19 @@ pub(super) const NUMBERS: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
     Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[TENSOR_INT64]),
+];
+
+/// Integers.
+pub(super) const INTEGERS: &[Variant] = &[
+    Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[TENSOR_INT64]),
 ];
 
 /// Integers, and steps of a scale, which count as integers.
 pub(super) const INTEGERS_AND_STEPS: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[TENSOR_INT64]),
     Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
     Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
@@ -32,6 +41,7 @@ pub(super) const NUMBERS_AND_STEPS: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
     Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[TENSOR_INT64]),
     Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
     Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM]),
@@ -51,6 +61,7 @@ pub(super) const MOVED: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
     Variant::new(V1_2, &[T::TENSOR_INT32]),
+    Variant::new(V1_2, &[TENSOR_INT64]),
     Variant::new(V1_2, &[T::TENSOR_BOOL8]),
     Variant::new(V1_2, &[T::TENSOR_QUANT8_ASYMM]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
@@ -70,6 +81,9 @@ const MOVED_TYPES: [(T, HalVersion); MOVED.len()] = {
 
 /// Any type of [`MOVED`], whatever the other arguments are.
 pub(super) const ANY_MOVED: Ty = Ty::AnyOf(&MOVED_TYPES);
+
+/// Indices into a tensor.
+pub(super) const INDICES: Ty = Ty::AnyOf(&[(T::TENSOR_INT32, V1_2), (TENSOR_INT64, V1_2)]);
 
 /// Steps of 16 bits.
 pub(super) const SIXTEEN_BIT: &[Variant] = &[Variant::new(V1_2, &[T::TENSOR_QUANT16_SYMM])];
