@@ -273,11 +273,11 @@ operations! {
     GATHER_REGIONS = FIRST_OWN + 0x99;
     /// A tensor with boxes of it replaced or combined with updates; what lies outside is left out.
     SCATTER_REGIONS = FIRST_OWN + 0x9A;
-    /// Random floats from 0 to below 1, all as likely, and the generator that goes on from there.
+    /// Random floats from 0 to below 1, all as likely, and the generator after them. One of zeros is any.
     RANDOM_UNIFORM = FIRST_OWN + 0xA0;
-    /// Random floats of the normal distribution around 0 with deviation 1, and the generator after them.
+    /// Random floats of the normal distribution around 0 with deviation 1; the generator as in RANDOM_UNIFORM.
     RANDOM_STANDARD_NORMAL = FIRST_OWN + 0xA1;
-    /// Classes drawn by their log-probabilities, and the generator after them.
+    /// Classes drawn by their log-probabilities; the generator as in RANDOM_UNIFORM.
     MULTINOMIAL = FIRST_OWN + 0xA2;
     /// A generator's state after random bits, and the bits.
     RNG_BIT_GENERATOR = FIRST_OWN + 0xA3;

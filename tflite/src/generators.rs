@@ -20,12 +20,12 @@ struct Generator {
     after: Id,
 }
 
-/// Those of the operators that are in the main graph or stand there for a composite.
+/// Those of the operators of the main graph.
 #[derive(Debug, Default)]
 pub(crate) struct Generators(Vec<Generator>);
 
 impl Generators {
-    /// A generator for an operation that stands for this operator of the main graph, before and after it.
+    /// The generator of this operator, before and after it.
     pub(crate) fn add(
         &mut self,
         operator: usize,
@@ -45,8 +45,8 @@ impl Generators {
 
     /// Each with a name, what it is before and after an execution, and what it begins with.
     pub(crate) fn into_states(self) -> impl Iterator<Item = (String, Id, Id, Vec<u8>)> {
-        self.0.into_iter().enumerate().map(|(number, generator)| {
-            let name = format!("generator {number}, of operator #{}", generator.operator);
+        self.0.into_iter().map(|generator| {
+            let name = format!("generator of operator #{}", generator.operator);
             let initial = generator.initial.map(i32::to_le_bytes).concat();
             (name, generator.before, generator.after, initial)
         })

@@ -1,7 +1,7 @@
 //! The import of one graph, as the mappings of its operators see it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nnhal_hal::{Operand, OperandLifeTime, OperandType, Subgraph};
 
@@ -29,6 +29,8 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) open: Vec<usize>,
     /// How many tensors and operators the graphs have that were made for composites and CASEs.
     pub(crate) made: usize,
+    /// The graphs of control flow that draw random numbers by seeds.
+    pub(crate) seeded: HashSet<usize>,
     pub(crate) has_float16_weights: bool,
     pub(crate) notes: Vec<Note>,
 }
@@ -96,8 +98,7 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
     pub(crate) resources: Resources,
-    /// Those of the main graph, also while this one stands there for a composite; no other graph has any.
-    pub(crate) generators: Option<Generators>,
+    pub(crate) generators: Generators,
 }
 
 impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
@@ -111,7 +112,6 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         let is_float16 =
             |tensor: &Tensor<'_>| tensor.element_type == ElementType::Float16 && tensor.is_constant();
         model.has_float16_weights |= tensors.iter().any(is_float16);
-        let generators = (number == model.main).then(Generators::default);
         GraphImport {
             model,
             number,
@@ -122,7 +122,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             builder: GraphBuilder::default(),
             variables: Vec::new(),
             resources: Resources::default(),
-            generators,
+            generators: Generators::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! From the graphs of a file to the graphs of a model.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use nnhal_hal::validate::{ModelError, ValidModel};
@@ -12,7 +12,6 @@ use nnhal_hal::{
 use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
-use crate::generators::Generators;
 use crate::graph::{Id, rule_broken};
 use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph};
 use crate::import_options::ImportOptions;
@@ -85,6 +84,7 @@ fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
         placed: HashMap::new(),
         open: vec![main],
         made: 0,
+        seeded: HashSet::new(),
         has_float16_weights: false,
         notes: Vec::new(),
     }
@@ -368,11 +368,7 @@ impl GraphImport<'_, '_, '_> {
             });
         }
         let resources = std::mem::take(&mut self.resources).into_states();
-        let generators = self
-            .generators
-            .take()
-            .into_iter()
-            .flat_map(Generators::into_states);
+        let generators = std::mem::take(&mut self.generators).into_states();
         carried.extend(
             resources
                 .chain(generators)

@@ -4,7 +4,9 @@
 
 mod support;
 
+use nnhal_cpu::KernelSet;
 use nnhal_tflite::ImportedModel;
+use support::Runner;
 use support::files::{Field, Graph, Operator, Options, Tensor, file};
 
 /// The format's numbers of operators.
@@ -15,7 +17,6 @@ const WHILE: i32 = 119;
 const RANDOM_UNIFORM: i32 = 148;
 const BITCAST: i32 = 159;
 const RNG_BIT_GENERATOR: i32 = 204;
-const COMPOSITE: i32 = 206;
 
 /// Those of types.
 const FLOAT32: i8 = 0;
@@ -96,60 +97,47 @@ fn seeds_are_the_key_and_the_upper_half_of_the_counter() {
     let [state] = imported.states.as_slice() else {
         panic!("{:?}", imported.states);
     };
-    assert_eq!(state.name, "generator 0, of operator #0");
+    assert_eq!(state.name, "generator of operator #0");
     assert_eq!((state.input, state.output), (0, 1));
     assert_eq!(state.dimensions, [6]);
     // The upper halves of the file's are not read.
     let words = [7, 0, 0, 0, -2, -1_i32];
     assert_eq!(state.initial, words.map(i32::to_le_bytes).concat());
-    assert!(imported.notes.is_empty());
 }
 
 #[test]
-fn without_seeds_each_import_draws_its_own() {
-    let [one, other] = [0, 1 << 32].map(|seed| import(&[uniform(seed, 0)]));
-    assert_ne!(one.states[0].initial, other.states[0].initial);
-    assert!(one.notes[0].text.contains("no seeds"));
+fn without_seeds_each_execution_draws_its_own() {
+    for seed in [0, 1 << 32] {
+        let imported = import(&[uniform(seed, 0)]);
+        assert!(imported.states.is_empty());
+        let mut runner = Runner::with_kernels(imported, KernelSet::Fast).unwrap();
+        assert_ne!(runner.run(&[]), runner.run(&[]));
+    }
 }
 
 #[test]
-fn graphs_that_others_call_have_seeds_but_no_state() {
-    let choice = |inner| {
-        let options = Options {
-            is_second: false,
-            code: 92,
-            fields: vec![Field::Int(1), Field::Int(1)],
-        };
-        let main = of_one(IF, tensor(BOOL, &[1]), vec![tensor(FLOAT32, &[3])], Some(options));
-        [main, inner]
+fn graphs_that_others_call_have_no_state() {
+    let choice = Options {
+        is_second: false,
+        code: 92,
+        fields: vec![Field::Int(1), Field::Int(1)],
     };
-    assert!(import(&choice(uniform(1, 2))).states.is_empty());
-    assert!(refusal(&choice(uniform(0, 0))).contains("has no seeds"));
+    let main = of_one(IF, tensor(BOOL, &[1]), vec![tensor(FLOAT32, &[3])], Some(choice));
+    assert!(import(&[main, uniform(1, 2)]).states.is_empty());
 }
 
 #[test]
-fn composites_have_seeds_or_a_state() {
-    let composite = |inner| {
-        let options = Options {
-            is_second: true,
-            code: 21,
-            fields: vec![Field::Absent, Field::Int(1)],
-        };
-        let main = Graph {
-            inputs: vec![],
-            operators: vec![operator(COMPOSITE, &[], &[1], Some(options))],
-            ..uniform(1, 2)
-        };
-        import(&[main, inner])
-    };
-    assert!(composite(uniform(1, 2)).states.is_empty());
-    assert_eq!(composite(uniform(0, 0)).states.len(), 1);
-}
-
-#[test]
-fn loops_draw_no_numbers() {
+fn loops_draw_no_numbers_by_seeds() {
     let negation = |code, options| of_one(code, tensor(BOOL, &[1]), vec![tensor(BOOL, &[1])], options);
-    let repeated = |body| {
+    let repeated = |drawn: Graph| {
+        let mut body = negation(LOGICAL_NOT, None);
+        body.tensors.extend(drawn.tensors);
+        body.operators
+            .extend(drawn.operators.into_iter().map(|drawing| Operator {
+                inputs: vec![2],
+                outputs: vec![3],
+                ..drawing
+            }));
         let options = Options {
             is_second: false,
             code: 93,
@@ -157,17 +145,8 @@ fn loops_draw_no_numbers() {
         };
         [negation(WHILE, Some(options)), negation(LOGICAL_NOT, None), body]
     };
-    assert!(import(&repeated(negation(LOGICAL_NOT, None))).states.is_empty());
-    let mut body = negation(LOGICAL_NOT, None);
-    let drawn = uniform(1, 2);
-    body.tensors.extend(drawn.tensors);
-    body.operators
-        .extend(drawn.operators.into_iter().map(|drawing| Operator {
-            inputs: vec![2],
-            outputs: vec![3],
-            ..drawing
-        }));
-    assert!(refusal(&repeated(body)).contains("loop draws random numbers"));
+    assert!(import(&repeated(uniform(0, 0))).states.is_empty());
+    assert!(refusal(&repeated(uniform(1, 2))).contains("loop draws random numbers by seeds"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The generator Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
+use std::hash::{BuildHasher, Hasher};
+
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::tflite::random::GENERATOR_WORDS;
 
@@ -17,7 +19,14 @@ impl Philox {
         Philox { key, counter: 0 }
     }
 
-    /// The generator whose state is this input.
+    /// One that differs from all others: its key is from the operating system's randomness, by way of the
+    /// standard library's hash keys.
+    pub(super) fn any() -> Philox {
+        let random = std::hash::RandomState::new().build_hasher().finish();
+        Philox::new([random as u32, (random >> 32) as u32])
+    }
+
+    /// The generator whose state is this input. One of zeros stands for any.
     pub(super) fn read(inputs: &Inputs<'_>, index: usize) -> Result<Philox, KernelError> {
         let words = inputs.data::<i32>(index)?;
         let Ok(words) = <[i32; GENERATOR_WORDS]>::try_from(words) else {
@@ -27,6 +36,9 @@ impl Philox {
             );
             return Err(OpError::input(index, message).into());
         };
+        if words == [0; GENERATOR_WORDS] {
+            return Ok(Philox::any());
+        }
         let [first, second, counter @ ..] = words.map(|word| word as u32);
         Ok(Philox {
             key: [first, second],

@@ -4,8 +4,6 @@
 //! two seeds for the key, as the HAL's reference does: the same seeds give the same samples. Two seeds of 0
 //! ask for samples that differ from one execution to the next. MULTINOMIAL goes on from the generator given.
 
-use std::hash::{BuildHasher, Hasher};
-
 use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType, tflite};
@@ -28,11 +26,10 @@ fn by_seeds<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError
     let &[first, second] = context.inputs.data::<i32>(2)? else {
         return Err(OpError::input(2, "(seeds) must have two elements").into());
     };
-    let mut random = Philox::new(if (first, second) == (0, 0) {
-        fresh_key()
-    } else {
-        [first as u32, second as u32]
-    });
+    let mut random = match [first, second] {
+        [0, 0] => Philox::any(),
+        seeds => Philox::new(seeds.map(|seed| seed as u32)),
+    };
     let unit = |[low, high]: [u32; 2]| {
         let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
         bits as f64 / (1_u64 << 53) as f64
@@ -109,12 +106,6 @@ fn accumulate<T: Float>(logits: &[T], cumulative: &mut [f64]) -> f64 {
     total
 }
 
-/// A key from the operating system's randomness, by way of the standard library's hash keys.
-fn fresh_key() -> [u32; 2] {
-    let random = std::hash::RandomState::new().build_hasher().finish();
-    [random as u32, (random >> 32) as u32]
-}
-
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{OperandType as T, OperationType, tflite};
@@ -179,8 +170,8 @@ mod tests {
     fn no_batches_and_no_samples_are_drawn_at_once() {
         let [found, after] = drawn([0, u32::MAX >> 1], &[], i32::MAX, &[0, 0, -1, 0, 0, 0]).unwrap();
         assert_eq!((found, after), (vec![], vec![0, 0, -1, 0, 0, 0]));
-        let [found, after] = drawn([2, 1], &[0.0; 2], 0, &[0; 6]).unwrap();
-        assert_eq!((found, after), (vec![], vec![0; 6]));
+        let [found, after] = drawn([2, 1], &[0.0; 2], 0, &[3, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!((found, after), (vec![], vec![3, 0, 0, 0, 0, 0]));
     }
 
     #[test]
@@ -213,6 +204,9 @@ mod tests {
     fn seeds_of_0_differ_from_run_to_run() {
         let logits = [0_f32; 1000];
         assert_ne!(sample(&logits, 100, &[0, 0]), sample(&logits, 100, &[0, 0]));
+        let [one, other] = [(); 2].map(|()| drawn([1, 1000], &logits, 100, &[0; 6]).unwrap());
+        assert_ne!(one[0], other[0]);
+        assert_eq!(one[1][2..], [100 * 512, 0, 0, 0]);
     }
 
     #[test]

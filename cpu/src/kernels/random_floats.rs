@@ -122,6 +122,14 @@ mod tests {
     }
 
     #[test]
+    fn generators_of_zeros_stand_for_any() {
+        let [one, other] = [(); 2].map(|()| random(tflite::RANDOM_UNIFORM, &[8], &[0; 6]).unwrap());
+        assert_ne!(one.0, other.0);
+        assert_ne!(one.1, other.1);
+        assert_eq!(one.1[2..], [2, 0, 0, 0]);
+    }
+
+    #[test]
     fn shapes_and_generators_that_do_not_fit_give_an_error() {
         let error =
             |shape: &[i32], words: usize| random(tflite::RANDOM_UNIFORM, shape, &vec![0; words]).unwrap_err();

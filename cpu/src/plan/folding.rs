@@ -2,7 +2,7 @@
 //! transposes weights.
 
 use nnhal_hal::ops::{self, ShapeRule};
-use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
+use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape, tflite};
 
 use super::declared::Declared;
 use crate::fast;
@@ -13,6 +13,14 @@ use crate::kernel::{
 use crate::kernels;
 use crate::scratch::Scratch;
 use crate::threads::{Team, Threads};
+
+/// Operations whose results differ from one execution to the next, if they are to.
+const RANDOM: &[OperationType] = &[
+    OperationType::RANDOM_MULTINOMIAL,
+    tflite::RANDOM_UNIFORM,
+    tflite::RANDOM_STANDARD_NORMAL,
+    tflite::MULTINOMIAL,
+];
 
 /// What the outputs of an operation are in every execution, if they follow from constants alone and have no
 /// more than `room` bytes. An operation that fails is left to the executions, which tell why.
@@ -88,8 +96,7 @@ fn is_of_constants(declared: &Declared<'_>) -> bool {
     let lifetime = |at: &u32| Some(declared.operands.get(*at as usize)?.lifetime);
     let constant = |at: &u32| declared.constants.get(*at as usize).is_some_and(Option::is_some);
     // Steps pack the weights of the others, in the order in which a compilation cache keeps them.
-    let is_plain = !fast::packs(operation.operation_type)
-        && operation.operation_type != OperationType::RANDOM_MULTINOMIAL;
+    let is_plain = !fast::packs(operation.operation_type) && !RANDOM.contains(&operation.operation_type);
     let mut inputs = operation.inputs.iter();
     let mut outputs = operation.outputs.iter();
     is_plain

@@ -81,10 +81,8 @@ fn decomposed<'a>(
     let mut inner = GraphImport::new(&mut *graph.model, number);
     inner.stands_for = Some(origin);
     std::mem::swap(&mut inner.builder, &mut graph.builder);
-    std::mem::swap(&mut inner.generators, &mut graph.generators);
     let results = results(&mut inner, arguments);
     std::mem::swap(&mut inner.builder, &mut graph.builder);
-    std::mem::swap(&mut inner.generators, &mut graph.generators);
     graph.model.open.pop();
     results
 }

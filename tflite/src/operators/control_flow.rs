@@ -41,9 +41,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             let arguments = arguments(node, 0)?;
             let condition = place(node, options.cond_subgraph)?;
             let body = place(node, options.body_subgraph)?;
-            for graph in [condition, body] {
-                random::require_none(node, graph)?;
-            }
+            random::require_no_seeds(node, [options.cond_subgraph, options.body_subgraph])?;
             let mut inputs = vec![referenced(node, condition)?, referenced(node, body)?];
             inputs.extend(arguments);
             let dimensions = node.graph.model.output_dimensions(body);

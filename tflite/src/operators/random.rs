@@ -1,7 +1,5 @@
 //! Random numbers. What goes on from one execution to the next is a state of the model.
 
-use std::hash::{BuildHasher, RandomState};
-
 use nnhal_hal::{OperationType, tflite};
 
 use super::builtin::Builtin;
@@ -12,8 +10,8 @@ use crate::generators::{self, Words};
 use crate::graph::Id;
 use crate::tensor::ElementType;
 
-const GOES_ON: &str = "its generator is an input and an output of the model; in graphs that others call it begins \
-                       with the seeds each time; not in loops";
+const GOES_ON: &str = "with seeds its generator is an input and an output of the model, or begins with them each \
+                       time in graphs that others call; no seeds in loops; without them each execution draws its own";
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
@@ -68,33 +66,22 @@ fn draw(node: &mut Node<'_, '_, '_, '_>, kind: OperationType, mut inputs: Vec<Id
 }
 
 /// The operator's generator before and after it. It begins with the seeds: the first one is its key, the second
-/// one the upper half of its counter. In a graph that another calls, those of the file begin anew each time.
+/// one the upper half of its counter. In a graph that another calls, LiteRT begins anew each time.
 fn generator(node: &mut Node<'_, '_, '_, '_>) -> Result<[Id; 2], Refusal> {
     let options = node.options::<RandomOptions>()?;
-    // LiteRT reads the lower halves.
+    // LiteRT reads the lower halves. Two zeros stand for any seeds, as do those of the operation.
     let seeds = [options.seed as i32, options.seed2 as i32];
-    let is_seeded = seeds != [0, 0];
-    if is_seeded && !node.graph.is_main() {
-        return Ok([
-            node.tensor_i32(&words(seeds.map(i64::from)))?,
-            node.temporary(generators::operand())?,
-        ]);
-    }
-    let (index, origin) = (node.index(), node.graph.origin(node.index()));
+    let words = words(seeds.map(i64::from));
+    let index = node.index();
     let graph = &mut *node.graph;
-    let Some(generators) = &mut graph.generators else {
-        return Err("it has no seeds, and NNAPI carries nothing on from a graph of control flow".into());
-    };
-    let seeds = match is_seeded {
-        true => seeds.map(i64::from),
-        false => drawn_seeds(),
-    };
-    let found = generators.add(origin, words(seeds), &mut graph.builder)?;
-    if !is_seeded {
-        let note = "it has no seeds: its numbers differ from one import to the next".to_owned();
-        graph.note(index, note);
+    let is_seeded = seeds != [0, 0];
+    if is_seeded && graph.is_main() {
+        return Ok(graph.generators.add(index, words, &mut graph.builder)?);
     }
-    Ok(found)
+    if is_seeded && graph.stands_for.is_none() {
+        graph.model.seeded.insert(graph.number);
+    }
+    Ok([node.tensor_i32(&words)?, node.temporary(generators::operand())?])
 }
 
 fn words([seed, second]: [i64; 2]) -> Words {
@@ -103,34 +90,15 @@ fn words([seed, second]: [i64; 2]) -> Words {
     [low, high, 0, 0, third, last]
 }
 
-/// Refuses a loop of the graph at this place if it draws random numbers.
-pub(super) fn require_none(node: &Node<'_, '_, '_, '_>, place: usize) -> Result<(), Refusal> {
-    let draws = |kind| {
-        [
-            tflite::RANDOM_UNIFORM,
-            tflite::RANDOM_STANDARD_NORMAL,
-            tflite::MULTINOMIAL,
-        ]
-        .contains(&kind)
-    };
-    let Some(Some(placed)) = node.graph.model.referenced.get(place) else {
-        return Ok(());
-    };
-    let mut kinds = placed
-        .graph
-        .operations
-        .iter()
-        .map(|operation| operation.operation_type);
-    if kinds.any(draws) {
-        return Err("its loop draws random numbers, which would be the same each time".into());
+/// Refuses a loop of the graphs of these numbers if they draw random numbers by seeds: LiteRT's go on within
+/// it.
+pub(super) fn require_no_seeds(node: &Node<'_, '_, '_, '_>, numbers: [i32; 2]) -> Result<(), Refusal> {
+    let seeded = &node.graph.model.seeded;
+    let is_seeded = |number: i32| usize::try_from(number).is_ok_and(|number| seeded.contains(&number));
+    if numbers.into_iter().any(is_seeded) {
+        return Err("its loop draws random numbers by seeds, which would be the same each time".into());
     }
     Ok(())
-}
-
-/// Seeds from the operating system's randomness, by way of the standard library's hash keys.
-fn drawn_seeds() -> [i64; 2] {
-    let keys = RandomState::new();
-    [0, 1].map(|number: u64| keys.hash_one(number) as i64)
 }
 
 fn bits(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {

@@ -98,7 +98,11 @@ pub(in super::super) fn integers(
                 values: (0..2 * words).map(|_| any_word(arguments.choices)).collect(),
             }
         }
-        (_, "generator") => Integers::vector((0..6).map(|_| any_word(arguments.choices)).collect()),
+        (_, "generator") => {
+            // Zeros only would stand for any generator.
+            let seed = std::iter::once(1 + arguments.choices.below(9) as i32);
+            Integers::vector(seed.chain((0..5).map(|_| any_word(arguments.choices))).collect())
+        }
         (tflite::MULTINOMIAL, "samplecount") => one(arguments, |choices| choices.below(9) as i32),
         (O::FILL, "dims")
         | (tflite::RANDOM_UNIFORM | tflite::RANDOM_STANDARD_NORMAL | tflite::RNG_BIT_GENERATOR, "shape") => {

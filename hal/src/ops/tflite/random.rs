@@ -1,6 +1,7 @@
 //! Random numbers: RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL, MULTINOMIAL and RNG_BIT_GENERATOR.
 //!
-//! Each takes the state of a generator and gives the one after it. Equal states lead to equal numbers.
+//! Each takes the state of a generator and gives the one after it. Equal states lead to equal numbers. But a
+//! generator of zeros stands for any: the numbers differ from one execution to the next.
 
 use crate::ops::context::{OpError, OperationContext, ShapeIssue};
 use crate::ops::fill::shape_in;
