@@ -25,6 +25,8 @@ pub(crate) struct ModelImport<'f, 'a> {
     pub(crate) referenced: Vec<Option<ReferencedGraph>>,
     /// The place of each graph of the file that has one.
     pub(crate) placed: HashMap<usize, usize>,
+    /// How often control flow calls each graph of the file.
+    pub(crate) calls: HashMap<i32, usize>,
     /// The graphs whose import is under way, outermost first.
     pub(crate) open: Vec<usize>,
     /// How many tensors and operators the graphs have that were made for composites and CASEs.

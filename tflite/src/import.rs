@@ -16,7 +16,8 @@ use crate::graph::{Id, rule_broken};
 use crate::graph_import::{GraphImport, ModelImport, ReferencedGraph};
 use crate::import_options::ImportOptions;
 use crate::imported::{ImportedModel, State, TensorInfo};
-use crate::operators::{self, Node, Refusal};
+use crate::operators::{self, Argument, Node, Refusal};
+use crate::tensor::Tensor;
 use crate::values;
 
 /// How deeply IF and WHILE may nest; as deep as the model's validation accepts.
@@ -26,7 +27,7 @@ const MAX_NESTING: usize = nnhal_hal::validate::limits::MAX_SUBGRAPH_DEPTH;
 pub(crate) fn import(file: &File<'_>, options: &ImportOptions) -> Result<ImportedModel, ImportError> {
     let main = main_graph(file, options)?;
     let mut importer = importer(file, main);
-    let main = GraphImport::new(&mut importer, main).run(&options.input_dimensions)?;
+    let main = GraphImport::new(&mut importer, main).run(&values_of(options))?;
     let mut referenced = Vec::with_capacity(importer.referenced.len());
     let mut origins = vec![(importer.main, main.origins)];
     for placed in importer.referenced {
@@ -59,9 +60,15 @@ pub(crate) fn inputs(file: &File<'_>, options: &ImportOptions) -> Result<Vec<Ten
     let main = main_graph(file, options)?;
     let mut importer = importer(file, main);
     let mut graph = GraphImport::new(&mut importer, main);
-    let inputs = graph.add_inputs(&options.input_dimensions)?;
+    let inputs = graph.add_inputs(&values_of(options))?;
     let info = |(tensor, id): &(usize, Id)| graph.info(*tensor, *id, false);
     Ok(inputs.iter().map(info).collect())
+}
+
+/// What the main graph is called with.
+fn values_of<'a>(options: &ImportOptions) -> Vec<Argument<'a>> {
+    let dimensions = options.input_dimensions.iter();
+    dimensions.cloned().map(Argument::Value).collect()
 }
 
 /// The number of the graph that is the model.
@@ -82,6 +89,7 @@ fn importer<'f, 'a>(file: &'f File<'a>, main: usize) -> ModelImport<'f, 'a> {
         store: ConstantStore::with_limit(made_limit(file.length())),
         referenced: Vec::new(),
         placed: HashMap::new(),
+        calls: operators::counted_calls(file),
         open: vec![main],
         made: 0,
         seeded: HashSet::new(),
@@ -158,10 +166,10 @@ struct Finished {
     states: Vec<State>,
 }
 
-impl ModelImport<'_, '_> {
-    /// Gives the graph `number` of the file, called with arguments of these dimensions, its place in the
-    /// model, unless it has one.
-    fn place(&mut self, number: usize, arguments: &[Vec<u32>]) -> Result<(), Refusal> {
+impl<'a> ModelImport<'_, 'a> {
+    /// Gives the graph `number` of the file, called with these arguments, its place in the model, unless it
+    /// has one.
+    fn place(&mut self, number: usize, arguments: &[Argument<'a>]) -> Result<(), Refusal> {
         if self.placed.contains_key(&number) {
             return Ok(());
         }
@@ -204,9 +212,9 @@ impl ModelImport<'_, '_> {
     }
 }
 
-impl GraphImport<'_, '_, '_> {
+impl<'a> GraphImport<'_, '_, 'a> {
     /// Imports the graph. Where it is called with arguments, their dimensions are those of its inputs.
-    fn run(mut self, arguments: &[Vec<u32>]) -> Result<Finished, ImportError> {
+    fn run(mut self, arguments: &[Argument<'a>]) -> Result<Finished, ImportError> {
         let inputs = self.add_inputs(arguments)?;
         self.add_operators()?;
         let outputs = self.outputs()?;
@@ -284,17 +292,39 @@ impl GraphImport<'_, '_, '_> {
         }
     }
 
-    /// Adds the inputs, each with its tensor.
-    fn add_inputs(&mut self, arguments: &[Vec<u32>]) -> Result<Vec<(usize, Id)>, ImportError> {
+    /// Adds the inputs, each with its tensor. Constants that it is called with are none.
+    fn add_inputs(&mut self, arguments: &[Argument<'a>]) -> Result<Vec<(usize, Id)>, ImportError> {
         let graph = &self.model.file.graphs()[self.number];
         let mut inputs = Vec::with_capacity(graph.inputs.len());
         for (number, tensor) in graph.inputs.iter().enumerate() {
             let tensor = tensor as usize;
-            let id = self.add_input(tensor, arguments.get(number));
-            let id = id.map_err(|reason| self.tensor_error(tensor, reason))?;
-            inputs.push((tensor, id));
+            let added = match arguments.get(number) {
+                Some(Argument::Constant(constant)) => self.take_constant(tensor, constant).map(|()| None),
+                Some(Argument::Value(dimensions)) => self.add_input(tensor, Some(dimensions)).map(Some),
+                None => self.add_input(tensor, None).map(Some),
+            };
+            let id = added.map_err(|reason| self.tensor_error(tensor, reason))?;
+            inputs.extend(id.map(|id| (tensor, id)));
         }
         Ok(inputs)
+    }
+
+    /// Makes an input the constant that the graph is called with.
+    fn take_constant(&mut self, tensor: usize, constant: &Tensor<'a>) -> Result<(), String> {
+        let own = &self.tensors[tensor];
+        if self.values[tensor].is_some() {
+            return Err("is an input twice".to_owned());
+        }
+        if own.element_type != constant.element_type {
+            let [own, given] = [own, constant].map(|tensor| tensor.element_type);
+            return Err(format!("is {own} and is given {given}"));
+        }
+        let name = own.name.clone();
+        self.tensors[tensor] = Tensor {
+            name,
+            ..constant.clone()
+        };
+        Ok(())
     }
 
     fn add_input(&mut self, tensor: usize, dimensions: Option<&Vec<u32>>) -> Result<Id, String> {

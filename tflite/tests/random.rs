@@ -7,7 +7,7 @@ mod support;
 use nnhal_cpu::KernelSet;
 use nnhal_tflite::ImportedModel;
 use support::Runner;
-use support::files::{Field, Graph, Operator, Options, Tensor, file};
+use support::files::{Field, Graph, Operator, Options, Tensor, file, operator, tensor};
 
 /// The format's numbers of operators.
 const NEG: i32 = 59;
@@ -26,23 +26,6 @@ const BOOL: i8 = 6;
 const INT16: i8 = 7;
 const UINT64: i8 = 12;
 const UINT32: i8 = 15;
-
-fn tensor(ty: i8, dimensions: &[i32]) -> Tensor {
-    Tensor {
-        ty,
-        dimensions: dimensions.to_vec(),
-        data: Vec::new(),
-    }
-}
-
-fn operator(code: i32, inputs: &[i32], outputs: &[i32], options: Option<Options>) -> Operator {
-    Operator {
-        code,
-        inputs: inputs.to_vec(),
-        outputs: outputs.to_vec(),
-        options,
-    }
-}
 
 /// A graph without inputs that gives three random numbers.
 fn uniform(seed: i64, seed2: i64) -> Graph {

@@ -2,7 +2,7 @@
 
 use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType as O};
 
-use super::control_flow::{arguments, choice, common_dimensions, emit_choice, place};
+use super::control_flow::{choice, common_dimensions, emit_choice, passed, place};
 use super::node::{Node, Refusal};
 use crate::file::options::StablehloCaseOptions;
 use crate::graph::Id;
@@ -19,7 +19,7 @@ pub(super) fn case(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         return Err("it has no branches".into());
     };
     let index = node.input(0)?;
-    let arguments = arguments(node, 1)?;
+    let arguments = passed(node, &branches)?;
     if places.len() <= 2 {
         let first = node.tensor_i32(&[0])?;
         let condition = compared(node, O::EQUAL, index, first)?;

@@ -1,5 +1,7 @@
 //! IF, WHILE and StableHLO's CASE.
 
+use std::collections::HashMap;
+
 use nnhal_hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
@@ -8,21 +10,22 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::random;
 use crate::file::options::{IfOptions, StablehloCaseOptions, WhileOptions};
+use crate::file::tables::Operator;
+use crate::file::{File, decode_options};
 use crate::graph::Id;
+use crate::tensor::Tensor;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::IF,
         &[O::IF],
-        "the branches become referenced graphs; no variables inside",
+        "the branches become referenced graphs, with the constants that they take; no variables inside",
         |node| {
             let options = node.options::<IfOptions>()?;
             let condition = node.input(0)?;
-            let arguments = arguments(node, 1)?;
-            let places = [
-                place(node, options.then_subgraph)?,
-                place(node, options.else_subgraph)?,
-            ];
+            let graphs = [options.then_subgraph, options.else_subgraph];
+            let arguments = passed(node, &graphs)?;
+            let places = [place(node, graphs[0])?, place(node, graphs[1])?];
             choice(node, condition, places, &arguments)
         },
     ),
@@ -87,43 +90,110 @@ pub(super) fn common_dimensions(node: &Node<'_, '_, '_, '_>, places: [usize; 2])
 
 /// The graphs that an operator calls.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct Calls<'a> {
     /// Their numbers in the file.
     pub(crate) graphs: Vec<i32>,
-    /// The dimensions of the arguments that each is called with.
-    pub(crate) arguments: Vec<Vec<u32>>,
+    /// What each is called with.
+    pub(crate) arguments: Vec<Argument<'a>>,
+}
+
+/// What a graph is called with.
+#[derive(Debug)]
+pub(crate) enum Argument<'a> {
+    /// A value with these dimensions.
+    Value(Vec<u32>),
+    /// A constant, which the graph has in place of an input.
+    Constant(Tensor<'a>),
 }
 
 /// The graphs that IF, WHILE or CASE calls; other operators call none.
-pub(super) fn calls(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<Calls, Refusal> {
-    let (graphs, first) = match operator {
-        Builtin::IF => {
-            let options = node.options::<IfOptions>()?;
-            node.input(0)?;
-            (vec![options.then_subgraph, options.else_subgraph], 1)
-        }
-        Builtin::STABLEHLO_CASE => {
-            let options = node.options::<StablehloCaseOptions<'_>>()?;
-            node.input(0)?;
-            (options.branch_subgraph_indices.to_vec(), 1)
-        }
-        Builtin::WHILE => {
-            let options = node.options::<WhileOptions>()?;
-            (vec![options.cond_subgraph, options.body_subgraph], 0)
-        }
+pub(super) fn calls<'a>(node: &mut Node<'_, '_, '_, 'a>, operator: Builtin) -> Result<Calls<'a>, Refusal> {
+    let graphs = graphs_of(operator, node.operator())?;
+    let first = match operator {
+        Builtin::IF | Builtin::STABLEHLO_CASE => 1,
+        Builtin::WHILE => 0,
         _ => return Ok(Calls::default()),
     };
-    let arguments = arguments(node, first)?;
-    let builder = &node.graph.builder;
-    let dimensions = arguments.iter().map(|id| builder.operand(*id).dimensions.clone());
+    if first > 0 {
+        node.input(0)?;
+    }
+    let mut given = Vec::with_capacity(node.input_count().saturating_sub(first));
+    for number in first..node.input_count() {
+        let constant = constant(node, number, &graphs).filter(|_| first > 0);
+        given.push(match constant {
+            Some(tensor) => Argument::Constant(tensor),
+            None => {
+                let id = node.input(number)?;
+                Argument::Value(node.graph.builder.operand(id).dimensions.clone())
+            }
+        });
+    }
     Ok(Calls {
         graphs,
-        arguments: dimensions.collect(),
+        arguments: given,
     })
 }
 
+/// The numbers of the graphs that an operator calls by control flow.
+fn graphs_of(kind: Builtin, operator: &Operator<'_>) -> Result<Vec<i32>, String> {
+    Ok(match kind {
+        Builtin::IF => {
+            let options = decode_options::<IfOptions>(operator)?;
+            vec![options.then_subgraph, options.else_subgraph]
+        }
+        Builtin::STABLEHLO_CASE => {
+            let options = decode_options::<StablehloCaseOptions<'_>>(operator)?;
+            options.branch_subgraph_indices.to_vec()
+        }
+        Builtin::WHILE => {
+            let options = decode_options::<WhileOptions>(operator)?;
+            vec![options.cond_subgraph, options.body_subgraph]
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// How often control flow calls each graph of a file.
+pub(crate) fn counted_calls(file: &File<'_>) -> HashMap<i32, usize> {
+    let mut counts = HashMap::new();
+    for operator in file.graphs().iter().flat_map(|graph| &graph.operators) {
+        let kind = Builtin::of(file, operator);
+        // What cannot be read is told when it is mapped.
+        let graphs = kind.and_then(|kind| graphs_of(kind, operator).ok());
+        for graph in graphs.into_iter().flatten() {
+            *counts.entry(graph).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The constant that an input is, if the called graphs can have it in place of an input of theirs: nothing
+/// else calls them, so nobody calls them with another value. Weights are packed so, and not copied in each
+/// execution: a wake-word model with a layer in a branch takes half the time.
+fn constant<'a>(node: &Node<'_, '_, '_, 'a>, number: usize, graphs: &[i32]) -> Option<Tensor<'a>> {
+    let index = node.input_index(number).ok()?;
+    let graph = &node.graph;
+    // What is an input of its own graph may be a constant in one place and none in another.
+    let is_input = || {
+        let mut inputs = graph.model.file.graphs()[graph.number()].inputs.iter();
+        inputs.any(|input| usize::try_from(input) == Ok(index))
+    };
+    let calls = &graph.model.calls;
+    let are_called_once = graphs.iter().all(|graph| calls.get(graph) == Some(&1));
+    let tensor = graph.tensors.get(index)?;
+    let is_plain = tensor.is_constant() && !tensor.is_sparse;
+    (is_plain && are_called_once && !is_input()).then(|| tensor.clone())
+}
+
+/// The inputs that IF or CASE passes to these graphs: all but the first, less the constants that they have.
+pub(super) fn passed(node: &mut Node<'_, '_, '_, '_>, graphs: &[i32]) -> Result<Vec<Id>, Refusal> {
+    let numbers = (1..node.input_count()).filter(|number| constant(node, *number, graphs).is_none());
+    let numbers: Vec<usize> = numbers.collect();
+    numbers.into_iter().map(|number| node.input(number)).collect()
+}
+
 /// The inputs from this one on.
-pub(super) fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
+fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
     (first..node.input_count())
         .map(|number| node.input(number))
         .collect()

@@ -46,7 +46,7 @@ mod volumes;
 mod windows;
 
 pub use builtin::Builtin;
-pub(crate) use control_flow::Calls;
+pub(crate) use control_flow::{Argument, Calls, counted_calls};
 pub(crate) use mapping::Mapping;
 pub(crate) use node::{Node, Refusal};
 
@@ -105,7 +105,7 @@ pub(crate) fn unmapped_reason(operator: Builtin) -> Option<&'static str> {
 }
 
 /// The graphs that an operator calls, which are imported before it is mapped.
-pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
+pub(crate) fn calls<'a>(node: &mut Node<'_, '_, '_, 'a>) -> Result<Calls<'a>, Refusal> {
     match Builtin::of(node.graph.model.file, node.operator()) {
         Some(operator) => control_flow::calls(node, operator),
         None => Ok(Calls::default()),

@@ -1,4 +1,4 @@
-//! Writes files that no converter makes, for what the importer refuses.
+//! Writes files that no converter makes.
 
 use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, VOffsetT, WIPOffset};
 
@@ -46,6 +46,25 @@ pub(crate) struct Graph {
     pub(crate) inputs: Vec<i32>,
     pub(crate) outputs: Vec<i32>,
     pub(crate) operators: Vec<Operator>,
+}
+
+/// A tensor without a value.
+pub(crate) fn tensor(ty: i8, dimensions: &[i32]) -> Tensor {
+    Tensor {
+        ty,
+        dimensions: dimensions.to_vec(),
+        data: Vec::new(),
+    }
+}
+
+/// An operator.
+pub(crate) fn operator(code: i32, inputs: &[i32], outputs: &[i32], options: Option<Options>) -> Operator {
+    Operator {
+        code,
+        inputs: inputs.to_vec(),
+        outputs: outputs.to_vec(),
+        options,
+    }
 }
 
 /// A file of these graphs.
