@@ -7,13 +7,12 @@ use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::{GatherOptions, LSHProjectionOptions, RandomOptions};
 use crate::graph::Id;
-use crate::tensor::ElementType;
 
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::GATHER,
         &[O::GATHER, tflite::GATHER, O::RESHAPE],
-        "64-bit indices become 32-bit ones; a RESHAPE where the index is a scalar",
+        "a RESHAPE where the index is a scalar",
         gather,
     ),
     Mapping::new(Builtin::EMBEDDING_LOOKUP, &[O::EMBEDDING_LOOKUP], "", |node| {
@@ -110,10 +109,6 @@ fn multinomial(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let count = node.scalar_i32(count)?;
     // Seeds only have to differ where the file's do: the lower halves of 64 bits.
     let seeds = node.tensor_i32(&[options.seed as i32, options.seed2 as i32])?;
-    if node.output_tensor(0)?.element_type == ElementType::Int64 {
-        let note = "its 64-bit results are 32-bit ones in the model".to_owned();
-        node.graph.note(node.index(), note);
-    }
     let output = node.output(0)?;
     node.emit(O::RANDOM_MULTINOMIAL, &[logits, count, seeds], &[output])
 }
