@@ -71,6 +71,13 @@ impl ConstantStore {
         Ok(place)
     }
 
+    /// The bytes at a place where some were added.
+    pub(crate) fn bytes_at(&self, location: DataLocation) -> &[u8] {
+        let (start, length) = (location.offset as usize, location.length as usize);
+        let bytes = self.bytes.get(start..);
+        bytes.and_then(|bytes| bytes.get(..length)).unwrap_or_default()
+    }
+
     /// All bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -88,6 +95,7 @@ mod tests {
         assert_eq!(store.add(&[1, 2, 3]).unwrap().offset, 0);
         let first = store.add_shared(&data).unwrap();
         assert_eq!((first.offset, first.length), (64, 100));
+        assert_eq!(store.bytes_at(first), data);
         assert_eq!(store.add_shared(&data).unwrap(), first);
         assert_eq!(store.add(&[4]).unwrap().offset, 168);
         assert_eq!(store.into_bytes().len(), 169);

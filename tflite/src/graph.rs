@@ -126,6 +126,30 @@ impl GraphBuilder {
         &mut self.slot_mut(id).operand
     }
 
+    /// A temporary like the operand `id`, of another type.
+    pub(crate) fn add_like(&mut self, id: Id, ty: OperandType) -> Result<Id, String> {
+        let dimensions = self.operand(id).dimensions.clone();
+        let open = self.slots[id.0 as usize].open.clone();
+        let like = self.add(Operand::new(ty, &dimensions))?;
+        self.leave_open(like, open);
+        Ok(like)
+    }
+
+    /// How many operands there are.
+    pub(crate) fn mark(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Takes out the operands that came after a mark, which nothing uses.
+    pub(crate) fn forget_since(&mut self, mark: usize) {
+        self.slots.truncate(mark);
+    }
+
+    /// Whether the operation takes these operands.
+    pub(crate) fn takes(&self, kind: OperationType, inputs: &[Id], outputs: &[Id]) -> bool {
+        self.check(kind, inputs, outputs).is_ok()
+    }
+
     fn slot_mut(&mut self, id: Id) -> &mut Slot {
         &mut self.slots[id.0 as usize]
     }

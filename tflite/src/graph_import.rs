@@ -97,6 +97,8 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) values: Vec<Option<Id>>,
     /// Constants of tensors in another type: weights of float operations that the file has as integers.
     converted: HashMap<usize, Id>,
+    /// For operands of 64-bit integers those of the same in 32 bits, where there are any.
+    pub(crate) narrowed: HashMap<Id, Id>,
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
     pub(crate) resources: Resources,
@@ -121,6 +123,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             values: vec![None; tensors.len()],
             tensors,
             converted: HashMap::new(),
+            narrowed: HashMap::new(),
             builder: GraphBuilder::default(),
             variables: Vec::new(),
             resources: Resources::default(),
@@ -204,7 +207,7 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             return Err("is sparse; only DENSIFY takes sparse tensors".to_owned());
         }
         let data = tensor.data.as_ref().ok_or("has no data")?;
-        if matches!(tensor.element_type, ElementType::Int64 | ElementType::Int4) {
+        if tensor.element_type == ElementType::Int4 {
             let bytes = values::operand_bytes(tensor)?.into_owned();
             return self.constant(operand, &bytes);
         }

@@ -33,7 +33,7 @@ pub struct TensorInfo {
     pub name: String,
     /// The name that the file's signature gives it, if there is one.
     pub signature_name: Option<String>,
-    /// The element type in the file. Where it is [`ElementType::Int64`], the operand has 32-bit integers.
+    /// The element type in the file.
     /// Where it is written `complex64`, the operand has floats and one more axis: real and imaginary parts.
     /// Where it is written `uint32` or `uint64`, the operand has the same bits as 32-bit integers; the halves
     /// of 64 bits lie along one more axis, the lower one first.
@@ -97,21 +97,13 @@ pub enum ElementError {
         /// The type of the elements.
         element_type: ElementType,
     },
-    /// A 64-bit integer beyond the 32 bits of its operand.
-    #[error("element {index} is {value}, which does not fit the 32-bit integers that NNAPI has")]
-    Range {
-        /// Index of the element.
-        index: usize,
-        /// Its value.
-        value: i64,
-    },
 }
 
 impl TensorInfo {
     /// The operand's bytes for `data`, elements of the file's type in little-endian order.
     ///
     /// # Errors
-    /// If `data` is not a whole number of elements, or a 64-bit integer does not fit 32 bits.
+    /// If `data` is not a whole number of elements.
     pub fn to_operand_bytes(&self, data: &[u8]) -> Result<Vec<u8>, ElementError> {
         let size = self.element_type.size().unwrap_or(1);
         if !data.len().is_multiple_of(size) {
@@ -120,11 +112,7 @@ impl TensorInfo {
                 element_type: self.element_type,
             });
         }
-        if self.element_type == ElementType::Int64 {
-            narrow(data)
-        } else {
-            Ok(data.to_vec())
-        }
+        Ok(data.to_vec())
     }
 
     /// The elements of the file's type, in little-endian order, for the operand's bytes.
@@ -139,14 +127,7 @@ impl TensorInfo {
                 element_type: self.element_type,
             });
         }
-        if self.element_type == ElementType::Int64 {
-            Ok(bytes
-                .chunks_exact(4)
-                .flat_map(|chunk| i64::from(i32_of(chunk)).to_le_bytes())
-                .collect())
-        } else {
-            Ok(bytes.to_vec())
-        }
+        Ok(bytes.to_vec())
     }
 }
 
@@ -166,28 +147,9 @@ impl std::fmt::Display for TensorInfo {
     }
 }
 
-fn i32_of(chunk: &[u8]) -> i32 {
-    let mut exact = [0; 4];
-    exact.copy_from_slice(chunk);
-    i32::from_le_bytes(exact)
-}
-
-/// Little-endian 64-bit integers as 32-bit ones, each in range. A rest of fewer than eight bytes is left out.
-pub(crate) fn narrow(data: &[u8]) -> Result<Vec<u8>, ElementError> {
-    let mut narrowed = Vec::with_capacity(data.len() / 2);
-    for (index, chunk) in data.chunks_exact(8).enumerate() {
-        let mut exact = [0; 8];
-        exact.copy_from_slice(chunk);
-        let value = i64::from_le_bytes(exact);
-        let value = i32::try_from(value).map_err(|_| ElementError::Range { index, value })?;
-        narrowed.extend_from_slice(&value.to_le_bytes());
-    }
-    Ok(narrowed)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ElementError, TensorInfo};
+    use super::TensorInfo;
     use crate::tensor::{ElementType, Quantization};
     use nnhal_hal::OperandType;
 
@@ -218,32 +180,6 @@ mod tests {
         assert_eq!(
             quantized.to_string(),
             "scores int8[2] of scale 0.5 and zero point -128"
-        );
-    }
-
-    #[test]
-    fn int64_elements_pass_through_32_bits() {
-        let info = info(ElementType::Int64, OperandType::TENSOR_INT32);
-        let wide: Vec<u8> = [7_i64, -3].iter().flat_map(|value| value.to_le_bytes()).collect();
-        let narrow = info.to_operand_bytes(&wide).unwrap();
-        assert_eq!(narrow, [7, 0, 0, 0, 253, 255, 255, 255]);
-        assert_eq!(info.from_operand_bytes(&narrow).unwrap(), wide);
-    }
-
-    #[test]
-    fn int64_elements_beyond_32_bits_are_refused() {
-        let info = info(ElementType::Int64, OperandType::TENSOR_INT32);
-        let wide: Vec<u8> = [0, 1_i64 << 31]
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
-        let error = info.to_operand_bytes(&wide).unwrap_err();
-        assert_eq!(
-            error,
-            ElementError::Range {
-                index: 1,
-                value: 1 << 31
-            }
         );
     }
 

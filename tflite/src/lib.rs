@@ -30,6 +30,7 @@ mod graph_import;
 mod import;
 mod import_options;
 mod imported;
+mod narrowing;
 mod operators;
 mod resources;
 mod table;

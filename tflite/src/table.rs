@@ -15,7 +15,9 @@ Beyond the table:
 
 - Dimensions are those that NNAPI's rules give; a file's own are used only where those cannot tell. A scalar is a
   tensor of one element.
-- 64-bit integers are 32-bit ones, constant float16 is float32 after a DEQUANTIZE, int4 constants are int8.
+- Constant float16 is float32 after a DEQUANTIZE, int4 constants are int8.
+- Extents, axes and indices of 64 bits are 32-bit ones where an operation takes no others: constants, which must fit,
+  at import, others by CAST to the closest value.
 - Operators on constant integers, with which files compute shapes, are computed at import: SHAPE, RANK, RESHAPE,
   SQUEEZE, EXPAND_DIMS, ADD, SUB, MUL, DIV, FLOOR_DIV, FLOOR_MOD, MAXIMUM, MINIMUM, CAST, SUM, REDUCE_PROD, REDUCE_MAX,
   REDUCE_MIN, STRIDED_SLICE, SLICE, GATHER, CONCATENATION, PACK, FILL, RANGE, BROADCAST_ARGS.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use nnhal_hal::{ExtraParams, MAX_RANK, Operand, OperandType, SymmPerChannelQuantParams};
+use nnhal_hal::{ExtraParams, MAX_RANK, Operand, OperandType, SymmPerChannelQuantParams, tflite};
 
 use crate::file::tables;
 
@@ -25,7 +25,7 @@ pub enum ElementType {
     Int32,
     /// Unsigned bytes, quantized or plain.
     Uint8,
-    /// Signed 64-bit integers; operands of signed 32-bit integers stand for them.
+    /// Signed 64-bit integers, for which the extension has a type.
     Int64,
     /// Text.
     String,
@@ -283,7 +283,8 @@ impl<'a> Tensor<'a> {
         match self.element_type {
             ElementType::Float32 => plain(OperandType::TENSOR_FLOAT32),
             ElementType::Float16 => plain(OperandType::TENSOR_FLOAT16),
-            ElementType::Int32 | ElementType::Int64 => plain(OperandType::TENSOR_INT32),
+            ElementType::Int32 => plain(OperandType::TENSOR_INT32),
+            ElementType::Int64 => plain(tflite::TENSOR_INT64),
             ElementType::Bool => plain(OperandType::TENSOR_BOOL8),
             ElementType::Uint8 => self.quantized(OperandType::TENSOR_QUANT8_ASYMM, 0..=255),
             ElementType::Int8 | ElementType::Int4 => {

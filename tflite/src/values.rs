@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use half::f16;
 
-use crate::imported::narrow;
 use crate::tensor::{ElementType, Parameters, Tensor};
 
 /// Most bytes of a constant that the importer makes up (zero biases, masks): above any real one, low enough
@@ -15,7 +14,6 @@ pub(crate) const MAX_GENERATED_BYTES: usize = 1 << 26;
 pub(crate) fn operand_bytes<'t>(tensor: &'t Tensor<'_>) -> Result<Cow<'t, [u8]>, String> {
     let data = dense_data(tensor)?;
     match tensor.element_type {
-        ElementType::Int64 => narrow(data).map(Cow::Owned).map_err(|error| error.to_string()),
         ElementType::Int4 => Ok(Cow::Owned(unpacked(tensor, data)?)),
         _ => Ok(Cow::Borrowed(data)),
     }

@@ -101,3 +101,22 @@ fn operators_give_what_the_reference_kernels_give() {
     let wrong: Vec<String> = families.iter().flat_map(|family| differences(family)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn lists_beyond_32_bits_do_not_wrap() {
+    let folder = folder().join("moved_int64");
+    let imported = nnhal_tflite::import(&std::fs::read(folder.join("model.tflite")).unwrap()).unwrap();
+    let inputs = read_all(&folder, "input", imported.inputs.len());
+    let mut runner = Runner::new(imported).unwrap();
+    let mut run_from = |begin: [i64; 2]| {
+        let begin = begin.map(i64::to_le_bytes).concat();
+        let mut arguments: Vec<&[u8]> = inputs.iter().map(|npy| npy.invocation(0)).collect();
+        // Where SLICE begins.
+        arguments[2] = &begin;
+        runner.try_run(&arguments).map(|_| ())
+    };
+    assert_eq!(run_from([0, 1]), Ok(()));
+    for begin in [1 << 32, -(1 << 32), i64::MAX] {
+        assert!(run_from([begin, 1]).unwrap_err().contains("(begin)"), "{begin}");
+    }
+}

@@ -138,9 +138,9 @@ fn bits_of_other_types_and_algorithms_are_refused() {
     let found = import(&[bits(state(), state(), tensor(UINT32, &[3]), 2)]);
     assert_eq!(found.inputs[0].dimensions, [2, 2]);
     assert_eq!(found.outputs[1].dimensions, [3]);
-    let error = refusal(&[bits(state(), state(), tensor(INT64, &[3]), 0)]);
+    let error = refusal(&[bits(state(), state(), tensor(INT16, &[3]), 0)]);
     assert!(
-        error.contains("has int64 elements, must have int32, uint32 or uint64"),
+        error.contains("has int16 elements, must have integers of 32 or 64 bits"),
         "{error}"
     );
     let error = refusal(&[bits(tensor(UINT32, &[4]), state(), tensor(INT32, &[3]), 0)]);
@@ -156,6 +156,20 @@ fn bits_of_other_types_and_algorithms_are_refused() {
     assert!(refusal(&[bits(state(), state(), tensor(INT32, &[3]), 3)]).contains("(algorithm) is 3"));
     let long = || tensor(UINT64, &[3]);
     assert!(refusal(&[bits(long(), long(), tensor(INT32, &[3]), 2)]).contains("(state)"));
+}
+
+#[test]
+fn bits_are_the_same_in_integers_of_all_kinds() {
+    let drawn = |ty, dimensions: &[i32]| {
+        let state = || tensor(UINT64, &[2]);
+        let imported = import(&[bits(state(), state(), tensor(ty, dimensions), 1)]);
+        let mut runner = Runner::with_kernels(imported, KernelSet::Fast).unwrap();
+        runner.run(&[&[7; 16]]).remove(1)
+    };
+    let words = drawn(INT32, &[6]);
+    assert_eq!(drawn(UINT32, &[6]), words);
+    assert_eq!(drawn(UINT64, &[3]), words);
+    assert_eq!(drawn(INT64, &[3]), words);
 }
 
 #[test]

@@ -189,8 +189,13 @@ fn add_n(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         let output = node.output(0)?;
         return node.emit(O::CAST, &[sum], &[output]);
     }
-    if node.ty(sum) != OperandType::TENSOR_FLOAT32 && node.ty(sum) != OperandType::TENSOR_INT32 {
-        return Err(node.input_error(0, "must have float32 or int32 elements"));
+    let types = [
+        OperandType::TENSOR_FLOAT32,
+        OperandType::TENSOR_INT32,
+        tflite::TENSOR_INT64,
+    ];
+    if !types.contains(&node.ty(sum)) {
+        return Err(node.input_error(0, "must have float32, int32 or int64 elements"));
     }
     for number in 1..node.input_count() {
         let term = node.input(number)?;

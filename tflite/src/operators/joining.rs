@@ -200,7 +200,6 @@ fn fill(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         let output = node.output_moved_from(0, value)?;
         return node.emit(tflite::FILL, &[dims, value], &[output]);
     };
-    // A 64-bit value is known to fit, as its tensor became an operand.
     let bytes = bytes
         .get(..ty.element_size())
         .ok_or_else(|| node.input_error(1, "has no element"))?;

@@ -12,7 +12,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::GATHER,
         &[O::GATHER, tflite::GATHER, O::RESHAPE],
-        "64-bit indices become 32-bit ones; a RESHAPE where the index is a scalar",
+        "a RESHAPE where the index is a scalar",
         gather,
     ),
     Mapping::new(Builtin::EMBEDDING_LOOKUP, &[O::EMBEDDING_LOOKUP], "", |node| {

@@ -363,7 +363,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
     /// Adds an operation.
     pub(crate) fn emit(&mut self, kind: OperationType, inputs: &[Id], outputs: &[Id]) -> Result<(), Refusal> {
         let origin = self.graph.origin(self.index);
-        Ok(self.graph.builder.emit(origin, kind, inputs, outputs)?)
+        Ok(self.graph.emit(origin, kind, inputs, outputs)?)
     }
 
     /// Adds a RESHAPE of `from` to `to` with these dimensions.

@@ -100,6 +100,8 @@ fn pad_value(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<Id, Refusal> 
             let value = node.single_i32(2)?;
             return node.scalar_i32(value);
         }
+        // Of 64-bit integers there is no scalar.
+        tflite::TENSOR_INT64 => return node.input(2),
         OperandType::TENSOR_BOOL8 => OperandType::BOOL,
         OperandType::TENSOR_FLOAT16 => OperandType::FLOAT16,
         _ => OperandType::FLOAT32,

@@ -28,7 +28,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::CAST,
         &[O::CAST, O::DEQUANTIZE, O::SELECT, O::NOT_EQUAL],
-        "from bool by SELECT, to bool by NOT_EQUAL, from plain int8 by DEQUANTIZE; 64-bit integers are 32-bit ones",
+        "from bool by SELECT, to bool by NOT_EQUAL, from plain int8 by DEQUANTIZE",
         cast,
     ),
     Mapping::new(
@@ -79,7 +79,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::BITCAST,
         &[tflite::BITCAST, O::RESHAPE],
-        "a RESHAPE where the input is a scalar; no signed 64-bit integers",
+        "a RESHAPE where the input is a scalar",
         bitcast,
     ),
 ];
@@ -133,13 +133,6 @@ fn bitcast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     if node.tensor(0)?.is_unsigned() || node.output_tensor(0)?.is_unsigned() {
         return random::bitcast(node);
     }
-    const WIDE: &str = "has int64 elements, which have 32 bits in the model";
-    if node.tensor(0)?.element_type == ElementType::Int64 {
-        return Err(node.input_error(0, WIDE));
-    }
-    if node.output_tensor(0)?.element_type == ElementType::Int64 {
-        return Err(node.output_error(0, WIDE));
-    }
     let input = node.input(0)?;
     let is_scalar = node.tensor(0)?.dimensions.is_empty() && node.dimensions(0)? == [1];
     let output = node.output(0)?;
@@ -159,10 +152,6 @@ fn bitcast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
 
 fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let (from, to) = (node.tensor(0)?.element_type, node.output_tensor(0)?.element_type);
-    if from == ElementType::Int64 || to == ElementType::Int64 {
-        let note = "its 64-bit integers are 32-bit ones in the model".to_owned();
-        node.graph.note(node.index(), note);
-    }
     let input = node.input(0)?;
     let mut kind = O::CAST;
     match (from, to) {
@@ -181,7 +170,7 @@ fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
             }
         }
         // NNAPI's CAST clamps where the file's runtime wraps.
-        (ElementType::Int32 | ElementType::Int64, ElementType::Uint8) => kind = tflite::CAST,
+        (ElementType::Int32, ElementType::Uint8) => kind = tflite::CAST,
         _ => {}
     }
     let output = node.output(0)?;

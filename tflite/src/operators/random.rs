@@ -112,17 +112,22 @@ fn bits(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         return Err(node.output_error(0, of_64_bits(after.element_type)));
     }
     let bits = node.output_tensor(1)?;
-    if !(bits.is_unsigned() || bits.element_type == ElementType::Int32) {
+    let is_signed = matches!(bits.element_type, ElementType::Int32 | ElementType::Int64);
+    if !(is_signed || bits.is_unsigned()) {
         let reason = format!(
-            "has {} elements, must have int32, uint32 or uint64",
+            "has {} elements, must have integers of 32 or 64 bits",
             bits.element_type
         );
         return Err(node.output_error(1, reason));
     }
+    let is_joined = bits.element_type == ElementType::Int64;
     let after = after.words().map_err(|reason| node.output_error(0, reason))?;
     let mut bits = bits.words().map_err(|reason| node.output_error(1, reason))?;
     if bits.dimensions.is_empty() {
         bits.dimensions.push(1);
+    }
+    if is_joined {
+        bits.dimensions.push(2);
     }
     let shape = node.narrowed(bits.dimensions.iter().map(|extent| i64::from(*extent)))?;
     let inputs = [
@@ -130,8 +135,15 @@ fn bits(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         shape,
         node.scalar_i32(i32::from(algorithm))?,
     ];
-    let outputs = [node.declare(0, after)?, node.declare(1, bits)?];
-    node.emit(tflite::RNG_BIT_GENERATOR, &inputs, &outputs)
+    let after = node.declare(0, after)?;
+    if !is_joined {
+        let bits = node.declare(1, bits)?;
+        return node.emit(tflite::RNG_BIT_GENERATOR, &inputs, &[after, bits]);
+    }
+    let halves = node.temporary(bits)?;
+    node.emit(tflite::RNG_BIT_GENERATOR, &inputs, &[after, halves])?;
+    let output = node.output(1)?;
+    node.emit(tflite::BITCAST, &[halves], &[output])
 }
 
 /// A BITCAST from or to unsigned integers, whose bits 32-bit integers have.

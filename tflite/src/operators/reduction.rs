@@ -1,6 +1,6 @@
 //! Reductions over axes, and indexes of extremes.
 
-use nnhal_hal::OperationType as O;
+use nnhal_hal::{OperationType as O, tflite};
 
 use super::builtin::Builtin;
 use super::floats::{Arithmetic, FixedPointFactor};
@@ -49,14 +49,14 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     }),
     Mapping::new(
         Builtin::ARG_MAX,
-        &[O::ARGMAX],
-        "constant axis; 64-bit indices become 32-bit ones",
+        &[O::ARGMAX, tflite::CAST],
+        "constant axis; 64-bit indices by CAST",
         |node| arg_extreme(node, O::ARGMAX),
     ),
     Mapping::new(
         Builtin::ARG_MIN,
-        &[O::ARGMIN],
-        "constant axis; 64-bit indices become 32-bit ones",
+        &[O::ARGMIN, tflite::CAST],
+        "constant axis; 64-bit indices by CAST",
         |node| arg_extreme(node, O::ARGMIN),
     ),
 ];
@@ -140,10 +140,6 @@ fn arg_extreme(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> 
     let input = node.input(0)?;
     let axis = node.single_i32(1)?;
     let axis = node.scalar_i32(axis)?;
-    if node.output_tensor(0)?.element_type == ElementType::Int64 {
-        let note = "its 64-bit indices are 32-bit ones in the model".to_owned();
-        node.graph.note(node.index(), note);
-    }
     let output = node.output(0)?;
     node.emit(kind, &[input, axis], &[output])
 }

@@ -284,6 +284,85 @@ def bits_extension(g):
 
 
 @family
+def arithmetic_int64(g):
+    """Integers beyond 32 bits, and such as differ in their upper bits only."""
+    x = g.integers(I64, 2, 3, low=-(1 << 40), high=1 << 40)
+    y = g.input(np.int64([[1, -3, 1 << 33], [1 << 20, 7, -(1 << 34)]]))
+    near = g.input(np.int64([[1, (1 << 32) + 1, 1], [5, 5, -(1 << 32)]]))
+    far = g.input(np.int64([[(1 << 32) + 1, 1, 1], [5, (1 << 33) + 5, 0]]))
+    for operator in ("ADD", "SUB", "MUL"):
+        for activation, label in ((0, None), (RELU, "relu"), (RELU6, "relu6")):
+            which = options(operator.capitalize() + "Options", fusedActivationFunction=activation)
+            g.op(operator, [x, y], I64, with_options=which, label=label)
+    for operator in ("MAXIMUM", "MINIMUM"):
+        g.op(operator, [near, far], I64, with_options=options("MaximumMinimumOptions"))
+    g.op("FLOOR_MOD", [x, y], I64)
+    g.op("NEG", [x], I64)
+    for operator in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"):
+        g.op(operator, [near, far], bool)
+    axis = g.constant(np.int32([1]))
+    for operator in ("SUM", "REDUCE_MAX", "REDUCE_MIN", "MEAN"):
+        g.op(operator, [x, axis], I64, with_options=options("ReducerOptions"))
+    g.op("REDUCE_PROD", [y, g.constant(np.int32([0]))], I64, with_options=options("ReducerOptions"))
+    g.op("CUMSUM", [x, g.constant(np.int32(1))], I64, with_options=options("CumsumOptions"))
+    g.op("TOPK_V2", [far, g.constant(np.int32(2))], I64, I32, with_options=options("TopKV2Options"))
+    g.op("SELECT_V2", [g.booleans(3), near, far], I64, with_options=options("SelectV2Options"))
+    reals = g.input(np.float32([[1e12, -3.7, 2.5e9], [-1e10, 0.0, 7.9]]))
+    g.op("CAST", [reals], I64, with_options=options("CastOptions", inDataType=0, outDataType=4), label="from float")
+    small = g.integers(I32, 3)
+    g.op("CAST", [small], I64, with_options=options("CastOptions", inDataType=2, outDataType=4), label="from int32")
+    for dtype, code in ((F32, 0), (I32, 2), (U8, 3), (bool, 6), (I16, 7), (I8, 9)):
+        g.op("CAST", [x], dtype, with_options=options("CastOptions", inDataType=4, outDataType=code),
+             label=f"to {np.dtype(dtype).name}")
+
+
+@family
+def moved_int64(g):
+    """Integers beyond 32 bits where they are only moved, by indices and lists of 64 bits."""
+    x = g.integers(I64, 2, 3, low=-(1 << 50), high=1 << 50)
+    value, ids = g.constant(np.int64(-(7 << 40))), g.input(np.int64([[2, 0], [1, 1]]))
+    g.op("RESHAPE", [x, g.constant(np.int32([3, 2]))], I64, with_options=options("ReshapeOptions"))
+    g.op("TRANSPOSE", [x, g.constant(np.int32([1, 0]))], I64, with_options=options("TransposeOptions"))
+    g.op("CONCATENATION", [x, x], I64, with_options=options("ConcatenationOptions", axis=1))
+    g.op("EXPAND_DIMS", [x, g.constant(np.int64(1))], I64, with_options=options("ExpandDimsOptions"))
+    g.op("SLICE", [x, g.input(np.int64([[0, 1], [1, 0]])), g.constant(np.int64([1, 2]))], I64)
+    g.op("PAD", [x, g.input(np.int64([[[1, 0], [0, 2]], [[0, 1], [1, 1]]]))], I64)
+    g.op("PADV2", [x, g.constant(np.int64([[0, 1], [1, 0]])), value], I64)
+    g.op("PACK", [x, x], I64, with_options=options("PackOptions", valuesCount=2))
+    g.op("SPLIT", [g.constant(np.int32(1)), x], I64, I64, I64, with_options=options("SplitOptions", numSplits=3))
+    g.op("TILE", [x, g.input(np.int64([[1, 2], [1, 2]]))], I64)
+    g.op("GATHER", [x, ids], I64, with_options=options("GatherOptions", axis=1))
+    g.op("GATHER_ND", [x, g.input(np.int64([[[1, 2]], [[0, 0]]]))], I64)
+    g.op("REVERSE_V2", [x, g.constant(np.int32([1]))], I64)
+    g.op("FILL", [g.constant(np.int64([2, 1])), value], I64)
+    g.op("BROADCAST_TO", [x, g.input(np.int64([[2, 2, 3], [2, 2, 3]]))], I64, version=2,
+         with_options=options("BroadcastToOptions"))
+    g.op("ONE_HOT", [ids, g.constant(np.int32(3)), value, g.constant(np.int64(1 << 33))], I64,
+         with_options=options("OneHotOptions", axis=-1))
+    g.op("DYNAMIC_UPDATE_SLICE", [x, g.constant(np.int64([[9 << 40]])), g.input(np.int64([[1, 2], [9, -9]]))], I64)
+    where = g.op("SHAPE", [x], I64, with_options=options("ShapeOptions", outType=4), keep=True)
+    g.op("ADD", [where, g.input(np.int64([[1 << 40, 1], [2, 3]]))], I64, with_options=options("AddOptions"))
+
+
+@family
+def found_int64(g):
+    """Indices of 64 bits as results, and computed with further on."""
+    x = g.floats(2, 3)
+    last = g.constant(np.int64(1))
+    g.op("ARG_MAX", [x, last], I64, with_options=options("ArgMaxOptions", outputType=4))
+    worst = g.op("ARG_MIN", [x, last], I64, with_options=options("ArgMinOptions", outputType=4), keep=True)
+    far = g.op("ADD", [worst, g.constant(np.int64([1 << 32, 3 << 33]))], I64, with_options=options("AddOptions"))
+    near = g.op("FLOOR_MOD", [far, g.constant(np.int64([3]))], I64, keep=True)
+    g.op("GATHER", [g.weights(3, 2), near], F32, with_options=options("GatherOptions"))
+    g.op("CAST", [far], F32, with_options=options("CastOptions", inDataType=4, outDataType=0))
+    y = g.input(np.int64([[5 << 40, 1, 5 << 40, 0], [7, 7, 1 << 32, 0]]))
+    g.op("WHERE", [y], I64)
+    g.op("UNIQUE", [y], I64, I64, with_options=options("UniqueOptions", idxOutType=4))
+    limits = [g.input(np.int64([0, 1 << 40])), g.input(np.int64([6, (1 << 40) + 5])), g.input(np.int64([2, 2]))]
+    g.op("RANGE", limits, I64, with_options=options("RangeOptions"))
+
+
+@family
 def fake_quantization(g):
     x = g.floats(4, 5, low=-3.0, high=3.0)
     for low, high, bits in ((-1.0, 2.0, 8), (-0.3, 2.6, 4), (0.5, 2.5, 16), (-2.0, -1.0, 3)):

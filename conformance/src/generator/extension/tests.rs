@@ -157,11 +157,18 @@ fn extended_models_may_choose_another_prefix() {
         };
         extended += 1;
         mapping.prefix = 1;
-        let graphs = std::iter::once(&mut other.main).chain(&mut other.referenced);
-        for operation in graphs.flat_map(|graph| &mut graph.operations) {
-            let kind = &mut operation.operation_type;
-            if kind.is_extension() {
-                *kind = OperationType::extension(1, kind.extension_number());
+        for graph in std::iter::once(&mut other.main).chain(&mut other.referenced) {
+            for operation in &mut graph.operations {
+                let kind = &mut operation.operation_type;
+                if kind.is_extension() {
+                    *kind = OperationType::extension(1, kind.extension_number());
+                }
+            }
+            for operand in &mut graph.operands {
+                let ty = &mut operand.operand_type;
+                if ty.is_extension() {
+                    *ty = OperandType::extension(1, ty.extension_number());
+                }
             }
         }
         assert_ne!(other, *generated.model.model);
