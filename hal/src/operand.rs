@@ -105,8 +105,8 @@ impl OperandType {
         matches!(self.facts(), Some((_, _, false, _)))
     }
 
-    /// Bytes per element; 0 where nothing says so (OEM scalars, subgraphs, unknown types and those of extensions
-    /// but [`tflite`]).
+    /// Bytes per element; 0 where nothing says so (OEM scalars, subgraphs, unknown types and those of
+    /// extensions but [`tflite`]).
     #[must_use]
     pub fn element_size(self) -> usize {
         self.facts().map_or(0, |(.., size)| size)
