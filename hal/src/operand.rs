@@ -92,8 +92,8 @@ impl OperandType {
         }
     }
 
-    /// Whether the HAL or [`tflite`] defines the type as a tensor. Types of other extensions are unknown here,
-    /// hence `false`.
+    /// Whether the HAL or [`tflite`] defines the type as a tensor. Types of other extensions are unknown
+    /// here, hence `false`.
     #[must_use]
     pub fn is_tensor(self) -> bool {
         matches!(self.facts(), Some((_, _, true, _)))
