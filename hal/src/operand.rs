@@ -2,12 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{HalVersion, tflite};
+use super::HalVersion;
 
 /// HAL `OperandType`: a number, so that unknown and extension values can be carried and refused by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OperandType(pub u32);
+
+/// The prefix of this project's extension for TFLite in models that passed validation: the highest that NNAPI
+/// has room for.
+pub(crate) const TFLITE_PREFIX: u16 = 0x7FFF;
+
+/// The extension's tensor of signed 64-bit integers. It has no scale.
+pub(crate) const TENSOR_INT64: OperandType = OperandType::extension(TFLITE_PREFIX, 0);
+
+/// The operand types of the extension, of which as much is known as of the HAL's.
+pub(crate) const TFLITE_TYPES: &[OperandType] = &[TENSOR_INT64];
 
 macro_rules! operand_types {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $since:ident, $tensor:literal, $size:literal;)*) => {
@@ -21,7 +31,8 @@ macro_rules! operand_types {
             const fn facts(self) -> Option<(&'static str, HalVersion, bool, usize)> {
                 match self {
                     $(OperandType::$name => Some((stringify!($name), HalVersion::$since, $tensor, $size)),)*
-                    _ => tflite::type_facts(self),
+                    TENSOR_INT64 => Some(("TFLITE_TENSOR_INT64", HalVersion::V1_2, true, 8)),
+                    _ => None,
                 }
             }
         }
@@ -68,7 +79,7 @@ operand_types! {
 }
 
 impl OperandType {
-    /// The HAL's name, or that of a type of [`tflite`]; `None` for an unknown type or that of another
+    /// The HAL's name, or that of a type of [`crate::tflite`]; `None` for an unknown type or that of another
     /// extension.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
@@ -78,7 +89,7 @@ impl OperandType {
     /// The type with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<OperandType> {
-        let mut types = OperandType::ALL.iter().chain(tflite::OPERAND_TYPES);
+        let mut types = OperandType::ALL.iter().chain(TFLITE_TYPES);
         types.find(|ty| ty.name() == Some(name)).copied()
     }
 
@@ -92,8 +103,8 @@ impl OperandType {
         }
     }
 
-    /// Whether the HAL or [`tflite`] defines the type as a tensor. Types of other extensions are unknown here,
-    /// hence `false`.
+    /// Whether the HAL or [`crate::tflite`] defines the type as a tensor. Types of other extensions are
+    /// unknown here, hence `false`.
     #[must_use]
     pub fn is_tensor(self) -> bool {
         matches!(self.facts(), Some((_, _, true, _)))
@@ -105,8 +116,8 @@ impl OperandType {
         matches!(self.facts(), Some((_, _, false, _)))
     }
 
-    /// Bytes per element; 0 where nothing says so (OEM scalars, subgraphs, unknown types and those of extensions
-    /// but [`tflite`]).
+    /// Bytes per element; 0 where nothing says so (OEM scalars, subgraphs, unknown types and those of
+    /// extensions but [`crate::tflite`]).
     #[must_use]
     pub fn element_size(self) -> usize {
         self.facts().map_or(0, |(.., size)| size)

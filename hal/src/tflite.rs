@@ -10,30 +10,22 @@
 
 use std::sync::Arc;
 
+use super::operand::{self, TFLITE_PREFIX, TFLITE_TYPES};
 use super::{
-    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, HalVersion, Model, OperandType,
-    OperationType,
+    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, Model, OperandType, OperationType,
 };
 
 /// The extension's name.
 pub const NAME: &str = "org.nnhal.tflite";
 
 /// Its prefix in models that passed validation: the highest that NNAPI has room for.
-pub const PREFIX: u16 = 0x7FFF;
+pub const PREFIX: u16 = TFLITE_PREFIX;
 
 /// A tensor of signed 64-bit integers, which have no scale.
-pub const TENSOR_INT64: OperandType = OperandType::extension(PREFIX, 0);
+pub const TENSOR_INT64: OperandType = operand::TENSOR_INT64;
 
 /// The operand types of the extension.
-pub const OPERAND_TYPES: &[OperandType] = &[TENSOR_INT64];
-
-/// Name, first version, whether a tensor, and bytes per element of an operand type of the extension.
-pub(crate) const fn type_facts(ty: OperandType) -> Option<(&'static str, HalVersion, bool, usize)> {
-    match ty {
-        TENSOR_INT64 => Some(("TFLITE_TENSOR_INT64", HalVersion::V1_2, true, 8)),
-        _ => None,
-    }
-}
+pub const OPERAND_TYPES: &[OperandType] = TFLITE_TYPES;
 
 /// Numbers below this one are those of NNAPI's operations.
 const FIRST_OWN: u16 = 0x100;
@@ -275,7 +267,7 @@ operations! {
     SCATTER_REGIONS = FIRST_OWN + 0x9A;
     /// Random floats from 0 to below 1, all as likely, and the generator after them. One of zeros is any.
     RANDOM_UNIFORM = FIRST_OWN + 0xA0;
-    /// Random floats of the normal distribution around 0 with deviation 1; the generator as in RANDOM_UNIFORM.
+    /// Random floats of the standard normal distribution; the generator is as in RANDOM_UNIFORM.
     RANDOM_STANDARD_NORMAL = FIRST_OWN + 0xA1;
     /// Classes drawn by their log-probabilities; the generator as in RANDOM_UNIFORM.
     MULTINOMIAL = FIRST_OWN + 0xA2;

@@ -49,8 +49,9 @@ pub struct TensorInfo {
     pub quantization: Option<Quantization>,
 }
 
-/// A variable of the file, or the generator of an operator's random numbers: an input that the first execution
-/// takes as [`initial`](State::initial) and every later one as what the one before gave as the output.
+/// A variable of the file, or the generator of an operator's random numbers: an input that the first
+/// execution takes as [`initial`](State::initial) and every later one as what the one before gave as the
+/// output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// The variable's name in the file, or which operator has the generator.
@@ -63,8 +64,8 @@ pub struct State {
     pub operand_type: OperandType,
     /// The dimensions of both operands.
     pub dimensions: Vec<u32>,
-    /// The value before the first execution. That of a variable tensor is 0.0 in every element, but bytes of 0
-    /// for unsigned integers, which the file's runtime starts with as well.
+    /// The value before the first execution. That of a variable tensor is 0.0 in every element, but bytes of
+    /// 0 for unsigned integers, which the file's runtime starts with as well.
     pub initial: Vec<u8>,
 }
 

@@ -15,9 +15,9 @@ struct Pair {
 
 impl GraphImport<'_, '_, '_> {
     /// Adds an operation for the operator number `origin` of the file. Where neither NNAPI's nor the
-    /// extension's takes the operands, 64-bit integers become the 32-bit ones that it demands: constants, which
-    /// must fit, here, others by CAST. There what does not fit becomes the closest value, which is beyond every
-    /// extent as well.
+    /// extension's takes the operands, 64-bit integers become the 32-bit ones that it demands: constants,
+    /// which must fit, here, others by CAST. What does not fit there becomes the closest value, which is
+    /// beyond every extent as well.
     pub(crate) fn emit(
         &mut self,
         origin: usize,

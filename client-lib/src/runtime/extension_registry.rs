@@ -58,8 +58,8 @@ impl ExtensionRegistry {
         (!self.is_disabled(name)).then_some(found)
     }
 
-    /// The prefix of the extension's types and operations in models of this process, from 1 upward. nnhal's own
-    /// has the one that it has in every valid model, so that its types are the same before and after.
+    /// The prefix of the extension's types and operations in models of this process, from 1 upward. nnhal's
+    /// own has the one that it has in every valid model, so that its types are the same before and after.
     #[must_use]
     pub fn prefix(&self, name: &str) -> Option<u16> {
         self.get(name)?;

@@ -128,8 +128,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Gives the memory of an operation's input to its output, and the other way round, unless the input is not
-    /// as declared.
+    /// Has an operation's input and output exchange their memory, unless the input is not as declared.
     #[inline(never)]
     fn in_place(node: &Node, frame: &mut Frame) -> Result<bool, KernelError> {
         let (input, output) = (

@@ -1,8 +1,8 @@
 //! CAST of the extension: numbers and truth values from any type to any other, as TFLite converts them.
 //!
 //! Quantised elements are taken as stored. Fractions are cut off, floats beyond an integer type become its
-//! closest value, what is no number its largest, and integers beyond it wrap, or become its closest value where
-//! the operation says so. What is not 0 is true.
+//! closest value, what is no number its largest, and integers beyond it wrap, or become its closest value
+//! where the operation says so. What is not 0 is true.
 
 use half::f16;
 use nnhal_hal::{OperandType as T, OperationType, tflite};

@@ -23,8 +23,8 @@ macro_rules! impl_index {
 
 impl_index!(i32, i64);
 
-/// Calls a function that is generic over an element and over the type of the indices, which are the input with
-/// this number: `by_index!(context, 1, pick::<T>(context))`.
+/// Calls a function that is generic over an element and over the type of the indices, which are the input
+/// with this number: `by_index!(context, 1, pick::<T>(context))`.
 macro_rules! by_index {
     ($context:ident, $input:literal, $function:ident::<$element:ty> $arguments:tt) => {
         match $context.inputs.tensor($input)?.ty() {

@@ -20,8 +20,8 @@ pub(crate) const MOST_RESERVED_BYTES: usize = 256 << 20;
 /// Graphs with more results are left to their runs, which can be interrupted.
 const MOST_RESERVED_RESULTS: usize = 4096;
 
-/// Values of fewer bytes keep their memory from one run to the next: giving it back and finding it again takes
-/// longer than some of the operations that compute them.
+/// Values of fewer bytes keep their memory from one run to the next: giving it back and finding it again
+/// takes longer than some of the operations that compute them.
 const LEAST_RELEASED_BYTES: usize = 1024;
 
 /// How often the values are gone through: memory that was too small for a later value has been exchanged for

@@ -2,13 +2,22 @@
 
 use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType as O};
 
+use super::builtin::Builtin;
 use super::control_flow::{choice, common_dimensions, emit_choice, passed, place};
+use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use crate::file::options::StablehloCaseOptions;
 use crate::graph::Id;
 use crate::graph_import::ReferencedGraph;
 
-pub(super) fn case(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+pub(super) const MAPPINGS: &[Mapping] = &[Mapping::new(
+    Builtin::STABLEHLO_CASE,
+    &[O::EQUAL, O::LESS, O::SELECT, O::IF],
+    "the branches become referenced graphs, of more than two in IFs that halve them; no variables inside",
+    case,
+)];
+
+fn case(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let branches = node
         .options::<StablehloCaseOptions<'_>>()?
         .branch_subgraph_indices

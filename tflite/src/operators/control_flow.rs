@@ -1,11 +1,10 @@
-//! IF, WHILE and StableHLO's CASE.
+//! IF and WHILE, and what all control flow has in common.
 
 use std::collections::HashMap;
 
 use nnhal_hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
 
 use super::builtin::Builtin;
-use super::case;
 use super::mapping::Mapping;
 use super::node::{Node, Refusal};
 use super::random;
@@ -28,12 +27,6 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             let places = [place(node, graphs[0])?, place(node, graphs[1])?];
             choice(node, condition, places, &arguments)
         },
-    ),
-    Mapping::new(
-        Builtin::STABLEHLO_CASE,
-        &[O::EQUAL, O::LESS, O::SELECT, O::IF],
-        "the branches become referenced graphs, of more than two in IFs that halve them; no variables inside",
-        case::case,
     ),
     Mapping::new(
         Builtin::WHILE,

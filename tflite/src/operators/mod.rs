@@ -84,6 +84,7 @@ pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
     ("Recurrent layers, one step", recurrent::MAPPINGS),
     ("Recurrent layers, sequences", sequence::MAPPINGS),
     ("Control flow", control_flow::MAPPINGS),
+    ("One of many graphs", case::MAPPINGS),
     ("Composites", composite::MAPPINGS),
     ("Resource variables", resources::MAPPINGS),
 ];

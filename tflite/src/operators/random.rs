@@ -65,8 +65,8 @@ fn draw(node: &mut Node<'_, '_, '_, '_>, kind: OperationType, mut inputs: Vec<Id
     node.emit(kind, &inputs, &[output, after])
 }
 
-/// The operator's generator before and after it. It begins with the seeds: the first one is its key, the second
-/// one the upper half of its counter. In a graph that another calls, LiteRT begins anew each time.
+/// The operator's generator before and after it. It begins with the seeds: the first one is its key, the
+/// second one the upper half of its counter. In a graph that another calls, LiteRT begins anew each time.
 fn generator(node: &mut Node<'_, '_, '_, '_>) -> Result<[Id; 2], Refusal> {
     let options = node.options::<RandomOptions>()?;
     // LiteRT reads the lower halves. Two zeros stand for any seeds, as do those of the operation.

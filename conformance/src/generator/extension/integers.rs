@@ -8,8 +8,8 @@ use crate::generator::arguments::Arguments;
 use crate::generator::choices::Choices;
 use crate::generator::shapes::{self, Integers};
 
-/// Shape and values of the tensor of integers with this name; `None` if it is one that NNAPI's operations have,
-/// too, or data.
+/// Shape and values of the tensor of integers with this name; `None` if it is one that NNAPI's operations
+/// have, too, or data.
 pub(in super::super) fn integers(
     arguments: &mut Arguments<'_>,
     name: &str,
