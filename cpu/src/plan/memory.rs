@@ -24,6 +24,9 @@ const MOST_RESERVED_RESULTS: usize = 4096;
 /// takes longer than some of the operations that compute them.
 const LEAST_RELEASED_BYTES: usize = 1024;
 
+/// So many bytes are kept so at most, which are still near the processor when the next run comes.
+const MOST_KEPT_BYTES: usize = 64 << 10;
+
 /// How often the values are gone through: memory that was too small for a later value has been exchanged for
 /// larger, so that the next time an earlier one may find other memory.
 const ROUNDS: usize = 2;
@@ -31,7 +34,7 @@ const ROUNDS: usize = 2;
 /// Notes with each node the temporaries that nothing reads after it, but for small ones.
 pub(super) fn release_after_last_reader(graph: &Subgraph, nodes: &mut [Node]) {
     let mut is_kept = vec![false; graph.operands.len()];
-    keep_small(nodes, &mut is_kept);
+    keep_small(nodes, &mut is_kept, &mut { MOST_KEPT_BYTES });
     let is_released = |operand: &u32| {
         let at = *operand as usize;
         let operand = graph.operands.get(at).filter(|_| !is_kept[at]);
@@ -40,14 +43,18 @@ pub(super) fn release_after_last_reader(graph: &Subgraph, nodes: &mut [Node]) {
     release(nodes, &is_released, &mut vec![false; graph.operands.len()]);
 }
 
-/// Notes which results are small in every run.
-fn keep_small(nodes: &[Node], is_kept: &mut [bool]) {
+/// Notes which results are small in every run, as long as there is room.
+fn keep_small(nodes: &[Node], is_kept: &mut [bool], room: &mut usize) {
     for node in nodes {
         let sizes = node.fixed.iter().flat_map(FixedOutputs::sizes);
         for (&operand, bytes) in node.operation.outputs.iter().zip(sizes) {
-            is_kept[operand as usize] = bytes < LEAST_RELEASED_BYTES;
+            let is_kept = &mut is_kept[operand as usize];
+            if bytes < LEAST_RELEASED_BYTES && bytes <= *room && !*is_kept {
+                *is_kept = true;
+                *room -= bytes;
+            }
         }
-        keep_small(&node.parts, is_kept);
+        keep_small(&node.parts, is_kept, room);
     }
 }
 
