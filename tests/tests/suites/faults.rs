@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nnhal_conformance::generator::choices::Random;
+use nnhal_os::pidfd;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{TestDaemon, group_of, is_alive, wait_until};
 
 use crate::client::{Client, End, Said};
@@ -38,6 +40,9 @@ const MORE_DRAWS: u32 = 20;
 /// No call of a client may take longer, whatever fails. It ends its own waits after 20 s, which must not be
 /// needed.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+
+/// How long strace may take to let go of what it traces.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(5);
 
 /// What Rust's library says when it ends a process for want of memory, which nothing here can prevent.
 const NO_MEMORY: [&str; 3] = [
@@ -199,7 +204,14 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        send(self.0.id(), Signal::SIGTERM);
+        let pid = self.0.id();
+        send(pid, Signal::SIGTERM);
+        // It may wait for a thread that has just been started, which waits for it.
+        let deadline = Deadline::after(MonotonicClock.now(), LETS_GO_WITHIN);
+        let ended = pidfd::open(pid.cast_signed()).and_then(|process| pidfd::wait_for_end(process, deadline));
+        if !matches!(ended, Ok(true)) {
+            send(pid, Signal::SIGKILL);
+        }
         let _ = self.0.wait();
     }
 }
@@ -258,15 +270,17 @@ fn expect_clean(what: &str, log: &str) {
 fn run_supervisor(place: &Place, fault: Option<&Fault>) -> Ran {
     let what = format!("the supervisor's {fault:?}");
     let (trace, traced) = (place.trace(), place.temporary().join("traced"));
-    let words = injection(fault).join(" ");
-    let script = format!(
-        "#!/bin/sh\nexec strace -DDD -q -s 0 {words} -o '{}' '{EXE}' \"$@\"\n",
-        trace.display()
-    );
-    std::fs::write(&traced, script).unwrap();
-    std::fs::set_permissions(&traced, Permissions::from_mode(0o700)).unwrap();
+    // Written once: a script that another thread's new process has open for writing cannot be run.
+    if !traced.exists() {
+        let script = format!(
+            "#!/bin/sh\nexec strace -DDD -q -s 0 $(cat \"$0.words\") -o '{}' '{EXE}' \"$@\"\n",
+            trace.display()
+        );
+        std::fs::write(&traced, script).unwrap();
+        std::fs::set_permissions(&traced, Permissions::from_mode(0o700)).unwrap();
+    }
+    std::fs::write(traced.with_extension("words"), injection(fault).join(" ")).unwrap();
     let started = TestDaemon::try_start_in(&place.runtime_dir(), traced.to_str().unwrap(), &place.options());
-    std::fs::remove_file(&traced).unwrap();
     match started {
         Ok(mut daemon) => {
             let pid = daemon.pid();
