@@ -38,6 +38,8 @@ pub(crate) struct GraphBuilder {
     origins: Vec<usize>,
     /// Scalars and omitted operands that are there already, by type and bytes.
     scalars: HashMap<(OperandType, Vec<u8>), Id>,
+    /// For operands of 64-bit integers those of the same in 32 bits, where there are any.
+    pub(crate) narrowed: HashMap<Id, Id>,
 }
 
 impl GraphBuilder {

@@ -97,8 +97,6 @@ pub(crate) struct GraphImport<'m, 'f, 'a> {
     pub(crate) values: Vec<Option<Id>>,
     /// Constants of tensors in another type: weights of float operations that the file has as integers.
     converted: HashMap<usize, Id>,
-    /// For operands of 64-bit integers those of the same in 32 bits, where there are any.
-    pub(crate) narrowed: HashMap<Id, Id>,
     pub(crate) builder: GraphBuilder,
     pub(crate) variables: Vec<Variable>,
     pub(crate) resources: Resources,
@@ -123,7 +121,6 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             values: vec![None; tensors.len()],
             tensors,
             converted: HashMap::new(),
-            narrowed: HashMap::new(),
             builder: GraphBuilder::default(),
             variables: Vec::new(),
             resources: Resources::default(),

@@ -66,7 +66,8 @@ impl GraphImport<'_, '_, '_> {
             return Ok(false);
         }
         for pair in taken {
-            if self.narrowed.insert(pair.wide, pair.narrow).is_none() && !self.is_constant(pair.wide) {
+            if self.builder.narrowed.insert(pair.wide, pair.narrow).is_none() && !self.is_constant(pair.wide)
+            {
                 let store = &mut self.model.store;
                 let saturates = self.builder.scalar(store, OperandType::BOOL, &[1])?;
                 let from = [pair.wide, saturates];
@@ -77,7 +78,7 @@ impl GraphImport<'_, '_, '_> {
         for pair in given {
             self.builder
                 .emit(origin, tflite::CAST, &[pair.narrow], &[pair.wide])?;
-            self.narrowed.insert(pair.wide, pair.narrow);
+            self.builder.narrowed.insert(pair.wide, pair.narrow);
         }
         Ok(true)
     }
@@ -95,7 +96,7 @@ impl GraphImport<'_, '_, '_> {
             if !(self.is_wide(wide) && wants_narrow) || pairs.iter().any(|pair| pair.wide == wide) {
                 continue;
             }
-            let narrow = match self.narrowed.get(&wide) {
+            let narrow = match self.builder.narrowed.get(&wide) {
                 Some(known) => *known,
                 None => self
                     .narrow(wide)
