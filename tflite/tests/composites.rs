@@ -2,90 +2,44 @@
 
 #![forbid(unsafe_code)]
 
-use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, VOffsetT, WIPOffset};
+mod support;
+
 use nnhal_hal::OperationType;
+use support::files::{self, Field, Graph, Options, operator, tensor};
 
-type Table = WIPOffset<TableFinishedWIPOffset>;
+/// The format's numbers of operators.
+const NEG: i32 = 59;
+const COMPOSITE: i32 = 206;
 
-/// Where the field with this number is named in a table.
-const fn field(number: VOffsetT) -> VOffsetT {
-    4 + 2 * number
-}
-
-/// The schema's numbers of operators and of the options of composites.
-const CODES: [i32; 2] = [206, 59];
-const COMPOSITE_OPTIONS: u8 = 21;
+/// That of 32-bit floats.
+const FLOAT32: i8 = 0;
 
 /// A file of graphs that are composites in a row, each given by the number of its graph. One without any is a
 /// NEG.
 fn file(graphs: &[&[i32]]) -> Vec<u8> {
-    let mut builder = FlatBufferBuilder::new();
-    let tables: Vec<Table> = graphs
-        .iter()
-        .map(|composites| graph(&mut builder, composites))
-        .collect();
-    let graphs = builder.create_vector(&tables);
-    let codes = CODES.map(|code| {
-        let table = builder.start_table();
-        builder.push_slot_always(field(0), code.min(127) as i8);
-        builder.push_slot_always(field(2), 1_i32);
-        builder.push_slot_always(field(3), code);
-        builder.end_table(table)
-    });
-    let codes = builder.create_vector(&codes);
-    let empty = builder.start_table();
-    let empty = builder.end_table(empty);
-    let buffers = builder.create_vector(&[empty]);
-    let model = builder.start_table();
-    builder.push_slot_always(field(0), 3_u32);
-    builder.push_slot_always(field(1), codes);
-    builder.push_slot_always(field(2), graphs);
-    builder.push_slot_always(field(4), buffers);
-    let model = builder.end_table(model);
-    builder.finish(model, Some("TFL3"));
-    builder.finished_data().to_vec()
+    let graphs: Vec<Graph> = graphs.iter().map(|composites| graph(composites)).collect();
+    files::file(&graphs)
 }
 
-fn graph(builder: &mut FlatBufferBuilder<'_>, composites: &[i32]) -> Table {
+fn graph(composites: &[i32]) -> Graph {
     let count = composites.len().max(1);
-    let tensors: Vec<Table> = (0..=count)
-        .map(|_| {
-            let shape = builder.create_vector(&[2_i32]);
-            let table = builder.start_table();
-            builder.push_slot_always(field(0), shape);
-            builder.end_table(table)
-        })
-        .collect();
-    let tensors = builder.create_vector(&tensors);
-    let operators: Vec<Table> = (0..count)
-        .map(|at| {
-            let inputs = builder.create_vector(&[at as i32]);
-            let outputs = builder.create_vector(&[at as i32 + 1]);
-            let options = composites.get(at).map(|number| {
-                let table = builder.start_table();
-                builder.push_slot_always(field(1), *number);
-                builder.end_table(table)
-            });
-            let table = builder.start_table();
-            builder.push_slot_always(field(0), u32::from(options.is_none()));
-            builder.push_slot_always(field(1), inputs);
-            builder.push_slot_always(field(2), outputs);
-            if let Some(options) = options {
-                builder.push_slot_always(field(11), COMPOSITE_OPTIONS);
-                builder.push_slot_always(field(12), options);
-            }
-            builder.end_table(table)
-        })
-        .collect();
-    let operators = builder.create_vector(&operators);
-    let inputs = builder.create_vector(&[0_i32]);
-    let outputs = builder.create_vector(&[count as i32]);
-    let table = builder.start_table();
-    builder.push_slot_always(field(0), tensors);
-    builder.push_slot_always(field(1), inputs);
-    builder.push_slot_always(field(2), outputs);
-    builder.push_slot_always(field(3), operators);
-    builder.end_table(table)
+    let link = |at: usize| {
+        let (input, output) = (at as i32, at as i32 + 1);
+        let options = composites.get(at).map(|number| Options {
+            is_second: true,
+            code: 21,
+            // Without a name.
+            fields: vec![Field::Absent, Field::Int(*number)],
+        });
+        let code = if options.is_some() { COMPOSITE } else { NEG };
+        operator(code, &[input], &[output], options)
+    };
+    Graph {
+        tensors: (0..=count).map(|_| tensor(FLOAT32, &[2])).collect(),
+        inputs: vec![0],
+        outputs: vec![count as i32],
+        operators: (0..count).map(link).collect(),
+    }
 }
 
 fn refusal(graphs: &[&[i32]]) -> String {

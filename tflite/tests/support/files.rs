@@ -19,6 +19,7 @@ pub(crate) struct Tensor {
 
 /// A field of an options table.
 pub(crate) enum Field {
+    Absent,
     Byte(i8),
     Int(i32),
     Long(i64),
@@ -195,7 +196,7 @@ fn options(builder: &mut FlatBufferBuilder<'_>, options: &Options) -> Table {
             (Field::Int(value), _) => builder.push_slot_always(slot(number), *value),
             (Field::Long(value), _) => builder.push_slot_always(slot(number), *value),
             (_, Some(list)) => builder.push_slot_always(slot(number), list),
-            (Field::Ints(_), None) => {}
+            (Field::Absent | Field::Ints(_), None) => {}
         }
     }
     builder.end_table(table)
