@@ -416,8 +416,7 @@ impl Observer {
             waiter.thread.unpark();
         }
         if let Some(event) = state.cancelled.get() {
-            // A full counter wakes as well.
-            let _ = eventfd::add(event, 1);
+            eventfd::wake(event);
         }
     }
 

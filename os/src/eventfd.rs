@@ -43,6 +43,12 @@ pub fn add(fd: impl AsFd, count: u64) -> Result<bool, SysError> {
     }
 }
 
+/// Wakes whoever polls an eventfd of this process alone, which nobody makes blocking. It writes only, so no
+/// other call can fail before it. A counter that is full wakes as well, and the kernel refuses nothing else.
+pub fn wake(fd: impl AsFd) {
+    while nix::unistd::write(fd.as_fd(), &1_u64.to_ne_bytes()) == Err(Errno::EINTR) {}
+}
+
 /// Whether a descriptor is an eventfd, found by adding 0 to it: that changes no eventfd, and it could block
 /// only one whose counter the kernel itself has overflowed, which `poll` reports as an error. Other objects
 /// refuse it; of them, only ask this about anonymous ones, since a pipe or socket would take the bytes.
@@ -86,6 +92,17 @@ mod tests {
         add(&event, 4).unwrap();
         assert_eq!(drain(&event).unwrap(), 7);
         assert_eq!(drain(&event).unwrap(), 0);
+    }
+
+    #[test]
+    fn waking_adds_one_and_leaves_a_full_counter() {
+        let event = create().unwrap();
+        wake(&event);
+        wake(&event);
+        assert_eq!(drain(&event).unwrap(), 2);
+        add(&event, MAX_COUNT).unwrap();
+        wake(&event);
+        assert_eq!(drain(&event).unwrap(), MAX_COUNT);
     }
 
     #[test]

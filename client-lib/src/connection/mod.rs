@@ -389,8 +389,7 @@ impl Link {
     }
 
     fn wake_watcher(&self) {
-        // A full counter wakes as well; nothing else can go wrong with an eventfd of its own.
-        let _ = eventfd::add(&self.wake, 1);
+        eventfd::wake(&self.wake);
     }
 }
 

@@ -107,8 +107,7 @@ impl Spawner {
             if self.spawned.send(Spawned { process, generation }).is_err() {
                 return;
             }
-            // A full counter wakes as well.
-            let _ = eventfd::add(&self.wake, 1);
+            eventfd::wake(&self.wake);
         }
     }
 

@@ -174,8 +174,7 @@ impl Drop for OpenCall {
         drop(open);
         drop(entry);
         if is_last && self.calls.is_draining.load(Ordering::SeqCst) {
-            // A full counter wakes as well.
-            let _ = eventfd::add(&self.calls.wake, 1);
+            eventfd::wake(&self.calls.wake);
         }
     }
 }

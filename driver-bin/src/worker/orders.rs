@@ -45,7 +45,6 @@ impl Orders {
                 *self.execution.lock().unwrap_or_else(PoisonError::into_inner) = execution;
             }
         }
-        // A full counter wakes as well.
-        let _ = eventfd::add(&self.wake, 1);
+        eventfd::wake(&self.wake);
     }
 }

@@ -168,8 +168,7 @@ impl Outbox {
         }
         self.has_waiting
             .store(!queue.waiting.is_empty(), Ordering::Release);
-        // A full counter wakes as well.
-        let _ = eventfd::add(&self.wake, 1);
+        eventfd::wake(&self.wake);
     }
 
     fn try_send(&self, queue: &mut Queue, message: &Message, fd: Option<&OwnedFd>) -> Sending {

@@ -83,8 +83,7 @@ impl Watchdog {
         // the flag down before it looks for the last time, sees the slot.
         if !self.is_awake.load(Ordering::SeqCst) && self.limit.load(Ordering::Relaxed) != 0 {
             self.is_awake.store(true, Ordering::SeqCst);
-            // A full counter wakes as well.
-            let _ = eventfd::add(&self.wake, 1);
+            eventfd::wake(&self.wake);
         }
     }
 

@@ -21,7 +21,6 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use nix::fcntl::{Flock, FlockArg};
     use nnhal::wire::directory;
     use nnhal_os::socket::{Connection, Listener, SocketError};
     use nnhal_os::time::{Clock, Deadline, MonotonicClock};
@@ -111,7 +110,8 @@ mod tests {
         dead.wait().unwrap();
         let path = place.path.join(lock_name(DEVICE));
         std::fs::write(&path, dead.id().to_string()).unwrap();
-        let lock = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
+        let lock = File::open(&path).unwrap();
+        lock.try_lock().unwrap();
         std::thread::scope(|scope| {
             let claim = scope.spawn(|| directory.claim(DEVICE).map(drop));
             std::thread::park_timeout(20 * PAUSE);

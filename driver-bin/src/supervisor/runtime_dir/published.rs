@@ -1,7 +1,6 @@
 //! What is in the directory: devices' sockets, and the locks on their names.
 
-use std::fs::File;
-use std::fs::Permissions;
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
 use nnhal::wire::directory;
@@ -30,7 +29,18 @@ pub(super) const PAUSE: Duration = Duration::from_millis(5);
 pub(in crate::supervisor) struct Claim {
     device: String,
     directory: OwnedFd,
-    _lock: Flock<File>,
+    _lock: Lock,
+}
+
+/// A lock file that is locked. Dropping it unlocks it at once, also where a process that is being started has
+/// it open still. A refusal is no harm: the last one who closes it unlocks it, too.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 /// A device that clients can connect to. Dropping it takes the socket away.
@@ -135,16 +145,17 @@ impl RuntimeDir {
 
     /// Locks the device's name. The lock file is removed with the lock held, so a lock that was got on a file
     /// that is no longer there does not count.
-    fn lock(&self, device: &str) -> Result<Flock<File>, RuntimeDirError> {
+    fn lock(&self, device: &str) -> Result<Lock, RuntimeDirError> {
         let name = lock_name(device);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let deadline = Deadline::after(MonotonicClock.now(), EXIT_TIMEOUT);
         loop {
             let fd = openat(&self.fd, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
                 .map_err(|errno| self.file_error("open", &name, errno.into()))?;
-            let mut file = match Flock::lock(File::from(fd), FlockArg::LockExclusiveNonblock) {
-                Ok(file) => file,
-                Err((mut file, Errno::EWOULDBLOCK)) => {
+            let mut file = File::from(fd);
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
                     let holder = read_holder(&mut file);
                     if has_ended(&holder) && !deadline.is_past(MonotonicClock.now()) {
                         std::thread::park_timeout(PAUSE);
@@ -156,8 +167,10 @@ impl RuntimeDir {
                         holder,
                     });
                 }
-                Err((_, errno)) => return Err(self.file_error("lock", &name, errno.into())),
-            };
+                Err(TryLockError::Error(error)) => return Err(self.file_error("lock", &name, error)),
+            }
+            let mut lock = Lock(file);
+            let file = &mut lock.0;
             let held = fstat(&*file).map_err(|errno| self.file_error("inspect", &name, errno.into()))?;
             let named = self.stat(&name)?;
             if named.is_some_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)) {
@@ -165,7 +178,7 @@ impl RuntimeDir {
                     .and_then(|()| file.rewind())
                     .and_then(|()| writeln!(file, "{}", std::process::id()))
                     .map_err(|source| self.file_error("write", &name, source))?;
-                return Ok(file);
+                return Ok(lock);
             }
         }
     }

@@ -108,8 +108,7 @@ impl Bursts {
                 }
                 thread::run(&places, server);
                 drop(permit);
-                // A full counter wakes as well.
-                let _ = eventfd::add(&wake, 1);
+                eventfd::wake(&wake);
             })
             .map_err(no_resources)?;
         let ring = closer.clone();
