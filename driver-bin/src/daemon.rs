@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
 use std::path::PathBuf;
@@ -154,7 +154,7 @@ impl Daemon {
             settings,
             reload: read_settings,
             source,
-            on_ready: if arguments.private { say_ready } else { || () },
+            on_ready: if arguments.private { say_ready } else { || Ok(()) },
             invocation: Invocation {
                 log: targets.to_string(),
                 ..self.invocation
@@ -197,10 +197,13 @@ fn read_settings(source: &SettingsSource, registry: &DeviceRegistry) -> Result<S
 }
 
 /// Whoever started a private driver waits for this line.
-fn say_ready() {
-    let mut out = std::io::stdout();
-    // Without a reader there is nobody to tell; the end of standard input will end the driver.
-    let _ = writeln!(out, "ready").and_then(|()| out.flush());
+fn say_ready() -> io::Result<()> {
+    let mut out = io::stdout();
+    match writeln!(out, "ready").and_then(|()| out.flush()) {
+        // There is nobody to tell; the end of standard input will end the driver.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        said => said,
+    }
 }
 
 /// A driver without one of its threads would go on half dead; one that has ended can be started again.

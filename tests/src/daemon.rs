@@ -8,9 +8,13 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use nix::poll::PollFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use nnhal_os::poll;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
+use crate::TIMEOUT;
 use crate::process::{children_of, wait_until};
 
 /// How to start a daemon.
@@ -101,6 +105,13 @@ impl TestDaemon {
         let mut daemon = TestDaemon::spawn(exe, options, runtime_dir);
         let mut line = String::new();
         let stdout = daemon.child.stdout.take().expect("a pipe");
+        let deadline = Deadline::after(MonotonicClock.now(), TIMEOUT);
+        let readable = poll::one(&stdout, PollFlags::POLLIN, deadline).expect("a pipe to wait for");
+        assert!(
+            !readable.is_empty(),
+            "the daemon neither starts nor ends: {}",
+            daemon.log()
+        );
         let read = BufReader::new(stdout).read_line(&mut line);
         if read.is_ok() && line == "ready\n" {
             return Ok(daemon);

@@ -192,6 +192,38 @@ fn driver_without_descriptors_to_spare_serves_or_ends() {
 }
 
 #[test]
+fn private_driver_that_cannot_say_that_it_is_ready_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut driver = Command::new(EXE)
+        .args(["--private", "--runtime-dir"])
+        .arg(directory.path().join("run"))
+        .stdin(Stdio::piped())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _owner = driver.stdin.take();
+    let output = driver.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("failed to say that the driver is ready"), "{said}");
+}
+
+#[test]
+fn worker_in_reserve_that_ends_is_followed_by_one_when_a_client_comes() {
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    wait_until("there is a worker in reserve", || !daemon.workers().is_empty());
+    let reserve = daemon.workers();
+    kill(Pid::from_raw(reserve[0].cast_signed()), Signal::SIGKILL).unwrap();
+    daemon.wait_for_log(&format!("pid={}", reserve[0]));
+    // One that ends at once would be started again for ever.
+    assert!(daemon.workers().is_empty());
+    let _client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    wait_until("there is one in reserve again", || daemon.workers().len() == 2);
+}
+
+#[test]
 fn log_that_nobody_reads_stops_nothing() {
     let (_reader, mut full) = std::io::pipe().unwrap();
     let room = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();

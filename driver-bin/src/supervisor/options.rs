@@ -20,8 +20,8 @@ pub struct SupervisorOptions {
     pub reload: fn(&SettingsSource, &DeviceRegistry) -> Result<Settings, SettingsError>,
     /// What to read them from.
     pub source: SettingsSource,
-    /// Called once clients can connect.
-    pub on_ready: fn(),
+    /// Called once clients can connect. A driver that cannot say so to who waits for it ends.
+    pub on_ready: fn() -> std::io::Result<()>,
     /// How workers are started.
     pub invocation: Invocation,
     /// Ends the driver when it closes, for drivers that belong to one application.

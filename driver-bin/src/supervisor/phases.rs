@@ -38,8 +38,7 @@ impl Supervisor {
         }
         self.phase = Phase::Serving { published: all };
         notify_ready();
-        (self.options.on_ready)();
-        Ok(())
+        (self.options.on_ready)().map_err(SupervisorError::system("say that the driver is ready"))
     }
 
     pub(super) fn heed_signals(&mut self) -> Result<(), SupervisorError> {

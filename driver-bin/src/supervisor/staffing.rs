@@ -222,6 +222,7 @@ impl Supervisor {
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");
         } else {
+            self.has_start_failed |= reaped.uid.is_none();
             tracing::warn!(target: tags::DRIVER, uid = reaped.uid, pid, "{}", reaped.worker_exit);
         }
     }

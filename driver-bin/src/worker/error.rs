@@ -12,7 +12,7 @@ pub(super) enum WorkerError {
         action: &'static str,
         source: std::io::Error,
     },
-    #[error("the supervisor is gone: {0}")]
+    #[error("the supervisor is gone or cannot be heard: {0}")]
     Supervisor(#[from] MessageError),
     #[error(transparent)]
     Handoff(#[from] SocketError),

@@ -108,7 +108,7 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
         Ok(received) => received,
         // Not needed any more.
         Err(error) if error.is_closed() => return Ok(()),
-        Err(_) => return Err(WorkerError::Unexpected),
+        Err(error) => return Err(error.into()),
     };
     let device = idle.devices.get(&assignment.device).cloned();
     let (Some(table), Some(fd), Some(device)) = (fds.pop(), fds.pop(), device) else {

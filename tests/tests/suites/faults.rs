@@ -19,7 +19,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -240,12 +240,10 @@ fn serve(mut client: Client, (what, own): (&str, Option<&Fault>), on_reload: imp
         assert_eq!(kept, Some((0, 0)), "{what}: the client has kept something");
         return;
     }
-    expect_clean(what, &text);
+    expect_clean((what, own), &text);
     // The code of the dynamic linker, which says what it lacks; and 3, if nothing can be said.
     let is_told = status.code().is_some_and(|code| code == 127 || code == 3);
-    // The GNU dynamic linker does not look at what its first mmap answers, whichever program it begins.
-    let is_first_mmap = own.is_some_and(|fault| fault.call == "mmap" && fault.number == 1);
-    let is_of_linker = is_first_mmap && !has_begun && status.signal() == Some(Signal::SIGSEGV as i32);
+    let is_of_linker = !has_begun && is_crash_of_linker(own, status);
     let has_no_memory = NO_MEMORY.iter().any(|words| text.contains(words));
     assert!(
         is_told || has_no_memory || is_of_linker,
@@ -253,14 +251,25 @@ fn serve(mut client: Client, (what, own): (&str, Option<&Fault>), on_reload: imp
     );
 }
 
+/// Whether a fault crashes the GNU dynamic linker, which does not look at what its first mmap answers,
+/// whichever program it begins.
+fn crashes_linker(fault: Option<&Fault>) -> bool {
+    fault.is_some_and(|fault| fault.call == "mmap" && fault.number == 1)
+}
+
+/// Whether a process has ended so.
+fn is_crash_of_linker(fault: Option<&Fault>, status: ExitStatus) -> bool {
+    crashes_linker(fault) && status.signal() == Some(Signal::SIGSEGV as i32)
+}
+
 /// No process has ended in another way than by saying why.
-fn expect_clean(what: &str, log: &str) {
+fn expect_clean((what, fault): (&str, Option<&Fault>), log: &str) {
+    let mut crashes = vec!["panicked", "SIGBUS", "SIGSYS", "SIGABRT", "SIGILL", "SIGTRAP"];
+    if !crashes_linker(fault) {
+        crashes.push("SIGSEGV");
+    }
     for line in log.lines() {
-        let is_crash = [
-            "panicked", "SIGSEGV", "SIGBUS", "SIGSYS", "SIGABRT", "SIGILL", "SIGTRAP",
-        ]
-        .iter()
-        .any(|word| line.contains(word));
+        let is_crash = crashes.iter().any(|word| line.contains(word));
         let has_no_memory = NO_MEMORY.iter().any(|words| log.contains(words));
         assert!(!is_crash || has_no_memory, "{what}: {line}\n{log}");
     }
@@ -292,11 +301,11 @@ fn run_supervisor(place: &Place, fault: Option<&Fault>) -> Ran {
             wait_until("all processes of the driver are gone", || {
                 group_of(pid).is_empty()
             });
-            expect_end(&what, status, &daemon.log());
+            expect_end((&what, fault), status, &daemon.log());
         }
         Err((status, log)) => {
             assert!(!status.success(), "{what}: {log}");
-            expect_end(&what, status, &log);
+            expect_end((&what, fault), status, &log);
         }
     }
     wait_until("the trace is whole", || is_over(&trace));
@@ -313,9 +322,9 @@ fn is_over(trace: &Path) -> bool {
 }
 
 /// A supervisor has ended as it was told to, or with a message and a code.
-fn expect_end(what: &str, status: std::process::ExitStatus, log: &str) {
-    expect_clean(what, log);
-    if status.success() {
+fn expect_end((what, fault): (&str, Option<&Fault>), status: ExitStatus, log: &str) {
+    expect_clean((what, fault), log);
+    if status.success() || is_crash_of_linker(fault, status) {
         return;
     }
     let is_told = status.code() == Some(1) || status.code() == Some(127);
@@ -368,7 +377,7 @@ fn run_workers(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) 
     });
     wait_for_quiet(pid);
     drop(tracer);
-    expect_clean(&what, &on.daemon.log()[before..]);
+    expect_clean((&what, fault), &on.daemon.log()[before..]);
     if is_alive(pid) {
         // What the fault has left of workers goes with the next client.
         on.expect_as_before(&what);
@@ -376,7 +385,7 @@ fn run_workers(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) 
     } else {
         drop(on.bystander);
         let status = on.daemon.wait();
-        expect_end(&what, status, &on.daemon.log());
+        expect_end((&what, fault), status, &on.daemon.log());
     }
     read(&place.trace())
 }
@@ -389,13 +398,25 @@ fn run_client(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) -
     strace.args(["-f", "-qq", "-s", "0", "-o"]).arg(place.trace());
     strace.args(injection(fault));
     serve(Client::start_under(strace, place), (&what, fault), || ());
-    expect_clean(&what, &on.daemon.log());
+    expect_clean((&what, None), &on.daemon.log());
     on.expect_as_before(&what);
     *stage = Some(on);
     read(&place.trace())
 }
 
-/// Has calls fail: so many that the seed draws, or every one if `NNHAL_TEST_FAULTS` is `all`.
+/// The fault that a text like `ppoll:25:ENOMEM` names.
+fn named(text: &str) -> Option<Fault> {
+    let (call, rest) = text.split_once(':')?;
+    let (number, error) = rest.split_once(':')?;
+    Some(Fault {
+        call: call.to_owned(),
+        number: number.parse().ok()?,
+        error: errors(call).iter().find(|known| **known == error)?,
+    })
+}
+
+/// Has calls fail: so many that the seed draws, or every one if `NNHAL_TEST_FAULTS` is `all`, or the one that
+/// it names, to repeat it.
 fn faults_of(whose: Whose) {
     if !Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -432,7 +453,10 @@ fn faults_of(whose: Whose) {
         }
         hit
     };
-    if std::env::var("NNHAL_TEST_FAULTS").is_ok_and(|text| text == "all") {
+    let wanted = std::env::var("NNHAL_TEST_FAULTS").unwrap_or_default();
+    if let Some(fault) = named(&wanted) {
+        inject(&fault);
+    } else if wanted == "all" {
         for call in calls.keys() {
             for error in errors(call) {
                 let numbered = |number| Fault {

@@ -19,12 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use nnhal_os::time::{Clock, MonotonicClock};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{fds_of, shared_mappings};
 use signal_hook::consts::SIGCHLD;
 
 use crate::dialogue::{is_allowed, say};
 use crate::session::{STEPS, Session, TIMES};
+
+/// How long it may take, once all is dropped, until nothing is left.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(5);
 
 fn main() {
     // With a handler, a signal that comes while a thread waits with a limit ends the wait.
@@ -63,10 +66,16 @@ fn main() {
         }
     }
     drop(session);
-    // One of both readings may be wrong where system calls are made to fail.
-    let kept = fds_of(this).min(fds_of(this)).saturating_sub(fds);
-    say(&format!(
-        "kept {kept} {}",
-        shared_mappings(this).saturating_sub(mappings)
-    ));
+    let kept = || {
+        // One of both readings may be wrong where system calls are made to fail.
+        let fds = fds_of(this).min(fds_of(this)).saturating_sub(fds);
+        (fds, shared_mappings(this).saturating_sub(mappings))
+    };
+    // A thread that finishes what its connection has left is waited for by nobody.
+    let deadline = Deadline::after(MonotonicClock.now(), LETS_GO_WITHIN);
+    while kept() != (0, 0) && !deadline.is_past(MonotonicClock.now()) {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    let (fds, mappings) = kept();
+    say(&format!("kept {fds} {mappings}"));
 }
