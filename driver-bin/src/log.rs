@@ -94,13 +94,13 @@ pub(crate) fn describe_panic(info: &PanicHookInfo<'_>) -> String {
 pub(crate) fn flush() {
     LINES.release();
     LINES.flush(Deadline::after(MonotonicClock.now(), LAST_WAIT));
+    LINES.write_without_writer();
 }
 
 /// Writes a line that is no event, and waits for it as [`flush`] does.
 pub(crate) fn say(text: &str) {
     LINES.push(format!("{text}\n").as_bytes());
     flush();
-    LINES.write_without_writer();
 }
 
 /// Lines on their way to standard error.
@@ -180,11 +180,14 @@ impl Lines {
         }
     }
 
-    /// Writes what waits, where no thread could be started that does: of a process that ends anyway.
+    /// Writes what waits, as far as standard error takes it at once: of a process that ends, where the thread
+    /// that writes could not be started, or is the one that the process ends for.
     fn write_without_writer(&self) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if writer.is_none() {
-            self.write_waiting(&mut StandardError, &mut None);
+        let stderr = std::io::stderr();
+        let has_room = || poll::ready_now(stderr.as_fd(), PollFlags::POLLOUT);
+        while has_room().is_ok_and(|ready| ready.contains(PollFlags::POLLOUT)) {
+            let Some(line) = self.waiting.pop() else { return };
+            self.write_line(&mut StandardError, &line);
         }
     }
 
@@ -202,10 +205,8 @@ impl Lines {
 
     /// Writes the lines that there are, and once a second how many there are not.
     fn write_waiting(&self, out: &mut impl Write, told: &mut Option<TimePoint>) {
-        // Without a reader there is nobody to tell.
         while let Some(line) = self.waiting.pop() {
-            let _ = out.write_all(&line);
-            self.written.fetch_add(1, Ordering::Release);
+            self.write_line(out, &line);
         }
         let now = MonotonicClock.now();
         if told.is_some_and(|told| now.saturating_since(told) < SECOND) {
@@ -216,6 +217,12 @@ impl Lines {
             let _ = writeln!(out, " WARN driver: {dropped} lines of the log were dropped");
             *told = Some(now);
         }
+    }
+
+    fn write_line(&self, out: &mut impl Write, line: &[u8]) {
+        // Without a reader there is nobody to tell.
+        let _ = out.write_all(line);
+        self.written.fetch_add(1, Ordering::Release);
     }
 
     fn flush(&self, deadline: Deadline) {

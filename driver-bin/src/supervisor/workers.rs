@@ -260,9 +260,10 @@ impl Workers {
                     self.idle.insert(0, pid);
                     is_late = true;
                 }
-                // It is dead or dying; its death will be reaped.
+                // Mostly it is dead or dying. One that is not would wait for ever.
                 Err(error) => {
-                    tracing::warn!(target: tags::DRIVER, uid, pid, %error, "worker cannot take a client")
+                    tracing::warn!(target: tags::DRIVER, uid, pid, %error, "worker cannot take a client");
+                    worker.kill();
                 }
             }
         }

@@ -15,7 +15,7 @@ use nnhal_client::{
 };
 use nnhal_os::rlimit;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, fds_of, group_of, shared_mappings};
+use nnhal_tests::{DaemonOptions, TIMEOUT, TestDaemon, fds_of, group_of, is_alive, shared_mappings};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -257,15 +257,24 @@ impl Stage {
 
     /// A new client is served, the old one too, and nothing is left of those that were here meanwhile.
     pub(crate) fn expect_as_before(&mut self, what: &str) {
+        let goes_on = self.goes_on_as_before(what);
+        assert!(goes_on, "{what}: the daemon has ended");
+    }
+
+    /// The same of a daemon that may end meanwhile: then it is `false`.
+    pub(crate) fn goes_on_as_before(&mut self, what: &str) -> bool {
         Bystander::open(&self.daemon.runtime_dir()).computes();
         self.bystander.computes();
+        let mut goes_on = true;
         expect_soon(
             &format!("{what}: what the daemon has is {:?} again", self.at_rest),
             || {
+                goes_on = is_alive(self.daemon.pid());
                 let found = AtRest::of(&self.daemon);
-                (found == self.at_rest, found)
+                (found == self.at_rest || !goes_on, found)
             },
         );
+        goes_on
     }
 }
 

@@ -378,9 +378,8 @@ fn run_workers(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) 
     wait_for_quiet(pid);
     drop(tracer);
     expect_clean((&what, fault), &on.daemon.log()[before..]);
-    if is_alive(pid) {
-        // What the fault has left of workers goes with the next client.
-        on.expect_as_before(&what);
+    // What the fault has left of workers goes with the next client. A supervisor that ends has said so before.
+    if is_alive(pid) && on.goes_on_as_before(&what) {
         *stage = Some(on);
     } else {
         drop(on.bystander);
@@ -415,8 +414,8 @@ fn named(text: &str) -> Option<Fault> {
     })
 }
 
-/// Has calls fail: so many that the seed draws, or every one if `NNHAL_TEST_FAULTS` is `all`, or the one that
-/// it names, to repeat it.
+/// Has calls fail: so many that the seed draws, or every one if `NNHAL_TEST_FAULTS` is `all`, or those of a
+/// call or the one that it names, to repeat them.
 fn faults_of(whose: Whose) {
     if !Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -456,8 +455,8 @@ fn faults_of(whose: Whose) {
     let wanted = std::env::var("NNHAL_TEST_FAULTS").unwrap_or_default();
     if let Some(fault) = named(&wanted) {
         inject(&fault);
-    } else if wanted == "all" {
-        for call in calls.keys() {
+    } else if wanted == "all" || !errors(&wanted).is_empty() {
+        for call in calls.keys().filter(|&call| wanted == "all" || *call == wanted) {
             for error in errors(call) {
                 let numbered = |number| Fault {
                     call: call.clone(),
