@@ -41,7 +41,8 @@ impl Helpers {
         }
     }
 
-    /// The same with the nice value [`nnhal_os::sched::NICE`], for executions whose own threads have it.
+    /// The same by threads that are nice ([`nnhal_os::sched::become_nice`]), for executions whose own threads
+    /// are.
     #[must_use]
     pub fn nice(most: usize) -> Helpers {
         let mut helpers = Helpers::new(most);

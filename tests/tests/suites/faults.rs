@@ -380,7 +380,7 @@ fn run_workers(place: &Place, stage: &mut Option<Stage>, fault: Option<&Fault>) 
     wait_for_quiet(pid);
     drop(tracer);
     expect_clean((&what, fault), &on.daemon.log()[before..]);
-    // What the fault has left of workers goes with the next client. A supervisor that ends has said so before.
+    // What the fault has left of workers goes with the next client. A supervisor that ends has said why.
     if is_alive(pid) && on.goes_on_as_before(&what) {
         *stage = Some(on);
     } else {
