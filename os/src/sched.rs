@@ -87,36 +87,21 @@ pub fn set_fifo_of(thread: i32, priority: i32) -> Result<(), SysError> {
 }
 
 /// The nice value of threads that others go before: beside one that wants the same processor they have a
-/// tenth of it.
+/// tenth of it, and give it up at once when that one wakes.
 pub const NICE: i32 = 10;
 
-/// How many nanoseconds such a thread may run before another one that wakes takes the processor from it. The
-/// system's own slice is some milliseconds long and begins anew whenever the thread has slept, as it does
-/// after each execution. The least that the kernel takes; before Linux 6.12 it takes none.
-const SLICE: u64 = 100_000;
-
-/// Has the system prefer others to the calling thread, for good: undoing it needs a privilege. Threads that
-/// it starts have the same.
+/// Gives the calling thread the nice value [`NICE`], for good: lowering it again needs a privilege. Threads
+/// that it starts have the same.
 ///
 /// # Errors
-/// `EPERM` if others are preferred even more already.
+/// `EACCES` if it has a higher one already.
 pub fn become_nice() -> Result<(), SysError> {
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: 0,
-        sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
-        sched_nice: NICE,
-        sched_priority: 0,
-        sched_runtime: SLICE,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: `attributes` lives for the call and says its own size; 0 is the calling thread.
-    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    // SAFETY: the call takes numbers only; 0 is the calling thread.
+    let done = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     if done == 0 {
         Ok(())
     } else {
-        Err(SysError::last("sched_setattr"))
+        Err(SysError::last("setpriority"))
     }
 }
 
@@ -128,19 +113,6 @@ pub fn yield_now() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nice_thread_has_its_value_and_keeps_it() {
-        // A thread of its own, so that the test harness is as before.
-        std::thread::spawn(|| {
-            become_nice().unwrap();
-            // SAFETY: the call takes numbers only; 0 is the calling thread.
-            assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }, NICE);
-            become_nice().unwrap();
-        })
-        .join()
-        .unwrap();
-    }
 
     #[test]
     fn pinned_thread_runs_on_its_processor() {

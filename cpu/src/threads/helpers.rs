@@ -41,8 +41,7 @@ impl Helpers {
         }
     }
 
-    /// The same by threads that are nice ([`nnhal_os::sched::become_nice`]), for executions whose own threads
-    /// are.
+    /// The same with the nice value [`nnhal_os::sched::NICE`], for executions whose own threads have it.
     #[must_use]
     pub fn nice(most: usize) -> Helpers {
         let mut helpers = Helpers::new(most);

@@ -14,9 +14,6 @@ pub(super) fn lower(limits: &Limits) -> Result<(), SysError> {
     // Memories, fences and outcomes keep one descriptor each.
     rlimit::lower_to(Resource::RLIMIT_NOFILE, u64::from(limits.objects) * 3 + OWN_FDS)?;
     rlimit::lower_to(Resource::RLIMIT_MEMLOCK, 0)?;
-    // A thread may say how it is scheduled, to have others go first and for nothing else.
-    rlimit::lower_to(Resource::RLIMIT_RTPRIO, 0)?;
-    rlimit::lower_to(Resource::RLIMIT_NICE, 0)?;
     if limits.address_space_bytes != 0 {
         rlimit::lower_to(Resource::RLIMIT_AS, limits.address_space_bytes)?;
     }

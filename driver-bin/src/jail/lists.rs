@@ -5,6 +5,7 @@
 //! two lists, either one's conditions are enough.
 
 use nix::libc;
+use nnhal_os::sched;
 
 use super::rule::Argument::{Is, Lacks, Null, ThisProcess};
 use super::rule::{CHILD, Rule, THREAD, rule};
@@ -134,10 +135,10 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(SYS_rt_sigaction, Machine, [], "the C library aborts"),
     rule!(SYS_rt_sigreturn, Elsewhere, [], "the end of a signal's handler"),
     rule!(
-        SYS_sched_setattr,
+        SYS_setpriority,
         Clients,
-        [&[Is(0, 0), Is(2, 0)]],
-        "a thread that works at low priority has others go first"
+        [&[Is(0, libc::PRIO_PROCESS), Is(1, 0), Is(2, sched::NICE as u32)]],
+        "the nice value of a thread that works at low priority"
     ),
     rule!(
         SYS_sched_getaffinity,

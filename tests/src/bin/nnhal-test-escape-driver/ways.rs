@@ -32,20 +32,6 @@ macro_rules! call {
     }};
 }
 
-/// What a thread is scheduled by if nobody asks for anything else.
-fn scheduling() -> libc::sched_attr {
-    libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
-        sched_flags: 0,
-        sched_nice: 0,
-        sched_priority: 0,
-        sched_runtime: 0,
-        sched_deadline: 0,
-        sched_period: 0,
-    }
-}
-
 /// A page of memory that is written and not executed.
 fn page() -> i64 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -388,14 +374,15 @@ pub(crate) fn try_out(way: Way, other: i64, prepared: &Prepared) -> i64 {
             )
         }
         Way::RealTime => {
-            let mut attributes = scheduling();
-            (attributes.sched_policy, attributes.sched_priority) = (libc::SCHED_FIFO as u32, 1);
-            call!(libc::SYS_sched_setattr, 0, &raw const attributes, 0)
+            let priority = 1_i32;
+            call!(
+                libc::SYS_sched_setscheduler,
+                0,
+                libc::SCHED_FIFO,
+                &raw const priority
+            )
         }
-        Way::PriorityOfParent => {
-            let attributes = scheduling();
-            call!(libc::SYS_sched_setattr, other, &raw const attributes, 0)
-        }
+        Way::PriorityOfParent => call!(libc::SYS_setpriority, libc::PRIO_PROCESS, other, 0),
         Way::SharedMemoryByKey => call!(libc::SYS_shmget, 0, PAGE, 0o1600),
         Way::MessagesByKey => call!(libc::SYS_msgget, 0, 0o1600),
         Way::LoadModule => call!(libc::SYS_finit_module, 0, c"".as_ptr(), 0),
