@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nnhal_hal::HalVersion;
 use regex::Regex;
 
 /// Runs neural networks on nnhal's drivers.
@@ -217,10 +216,6 @@ pub(crate) struct VtsArguments {
     /// org.nnhal.tflite, too, where a device has it.
     #[arg(long, conflicts_with = "corpus")]
     pub(crate) nnapi: bool,
-    /// With `--random`: only models that this version of the HAL can express, for drivers that know no newer
-    /// one: `1.0` to `1.3`, or a feature level of NNAPI, `6` or `7`.
-    #[arg(long, value_name = "VERSION", value_parser = hal_version, conflicts_with = "corpus")]
-    pub(crate) newest: Option<HalVersion>,
     /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.
     #[arg(long, value_name = "SEED", default_value_t = 0, conflicts_with = "corpus")]
     pub(crate) seed: u64,
@@ -410,18 +405,6 @@ pub(crate) struct DriverArguments {
     /// As of nnhald.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<std::ffi::OsString>,
-}
-
-fn hal_version(text: &str) -> Result<HalVersion, String> {
-    Ok(match text {
-        "1.0" => HalVersion::V1_0,
-        "1.1" => HalVersion::V1_1,
-        "1.2" => HalVersion::V1_2,
-        "1.3" => HalVersion::V1_3,
-        "6" => HalVersion::Level6,
-        "7" => HalVersion::Level7,
-        _ => return Err("it must be 1.0, 1.1, 1.2, 1.3, 6 or 7".to_owned()),
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! kernels in this process, and what the reference kernels give, as far as arithmetic may differ.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use indicatif::ProgressBar;
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
@@ -10,8 +9,6 @@ use nnhal_conformance::generator::{Generated, Recipe};
 use nnhal_conformance::implementation::{Form, Implementation};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_cpu::KernelSet;
-use nnhal_hal::HalVersion;
-use nnhal_hal::validate::ValidModel;
 use serde::Serialize;
 
 use crate::arguments::VtsArguments;
@@ -45,7 +42,6 @@ pub(crate) fn run(arguments: &VtsArguments, count: u64, forms: &[Form]) -> Resul
         seeds: first..end,
         threads: arguments.jobs.into(),
         is_nnapi: arguments.nnapi,
-        newest: arguments.newest.unwrap_or(HalVersion::LATEST),
         bar: &bar,
     };
     let (device, found) = under_test::with_subject(arguments, forms, task)?;
@@ -89,8 +85,6 @@ struct SearchTask<'a> {
     threads: u64,
     /// Whether there are operations of NNAPI only, also where the subject has the extension.
     is_nnapi: bool,
-    /// What the models may need.
-    newest: HalVersion,
     bar: &'a ProgressBar,
 }
 
@@ -119,8 +113,7 @@ impl Task for SearchTask<'_> {
         let work = |part| -> Result<Option<Counterexample>, Error> {
             let mut implementation = make().map_err(Error::Result)?;
             Ok(search(&recipe, part, self.bar, |generated| {
-                needs_at_most(self.newest, generated)
-                    .then(|| verdict(subject, &mut implementation, generated))
+                verdict(subject, &mut implementation, generated)
             }))
         };
         let work = &work;
@@ -168,26 +161,16 @@ fn agrees(subject: &mut impl Implementation, generated: &Generated) -> Verdict {
     property::agrees_with(&mut InProcess::new(KernelSet::Reference), subject, generated)
 }
 
-/// Whether a version of the HAL can express the model. One that is not valid is for the device to refuse.
-fn needs_at_most(newest: HalVersion, generated: &Generated) -> bool {
-    let model = &generated.model;
-    let valid = ValidModel::new(Arc::clone(&model.model), &*model.pools, &[]);
-    valid.map_or(true, |valid| valid.version() <= newest)
-}
-
-/// Counts the models that are tried, not those that a counterexample is shrunk by. There is no verdict of
-/// those that are left out.
+/// Counts the models that are tried, not those that a counterexample is shrunk by.
 fn search(
     recipe: &Recipe,
     seeds: Range<u64>,
     bar: &ProgressBar,
-    mut property: impl FnMut(&Generated) -> Option<Verdict>,
+    mut property: impl FnMut(&Generated) -> Verdict,
 ) -> Option<Counterexample> {
     let mut is_shrinking = false;
     property::search(recipe, seeds, |generated, _| {
-        let Some(verdict) = property(generated) else {
-            return Verdict::Kept;
-        };
+        let verdict = property(generated);
         if !is_shrinking {
             bar.inc(1);
         }
