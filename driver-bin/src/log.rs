@@ -28,8 +28,11 @@ use tracing_subscriber::prelude::*;
 /// Lines that wait to be written. By default only what is wrong is logged, so that this is minutes of it.
 const MOST_LINES: usize = 1024;
 
-/// The longest line. Texts that come from clients are shorter.
+/// The longest line, which a pipe that is ready takes at once. Texts that come from clients are shorter.
 const MAX_LINE: usize = 4096;
+
+/// The end of one that was cut.
+const CUT: &[u8] = b"...\n";
 
 /// Warnings of one client and kind in a second, and lines that are logged only where somebody asks for
 /// details.
@@ -140,9 +143,10 @@ impl Lines {
     }
 
     fn enqueue(&self, line: &[u8]) -> bool {
-        let mut kept = line.get(..MAX_LINE).unwrap_or(line).to_vec();
-        if kept.len() < line.len() {
-            kept.extend_from_slice(b"...\n");
+        let mut kept = line.to_vec();
+        if kept.len() > MAX_LINE {
+            kept.truncate(MAX_LINE - CUT.len());
+            kept.extend_from_slice(CUT);
         }
         let has_room = self.waiting.push(kept).is_ok();
         if has_room {
@@ -369,7 +373,7 @@ mod tests {
         lines.push(&[b'x'; 2 * MAX_LINE]);
         let mut out = Vec::new();
         lines.write_waiting(&mut out, &mut None);
-        assert_eq!(out.len(), MAX_LINE + 4);
+        assert_eq!(out.len(), MAX_LINE);
         assert!(out.ends_with(b"x...\n"));
     }
 

@@ -204,6 +204,7 @@ fn private_driver_that_cannot_say_that_it_is_ready_ends() {
         .spawn()
         .unwrap();
     let _owner = driver.stdin.take();
+    wait_until("the driver has ended", || driver.try_wait().unwrap().is_some());
     let output = driver.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());

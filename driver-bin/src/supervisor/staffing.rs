@@ -75,7 +75,7 @@ impl Supervisor {
     }
 
     fn take_outcome(&mut self, outcome: Outcome) -> Result<(), SupervisorError> {
-        self.has_start_failed = matches!(outcome, Outcome::Failed { .. });
+        self.has_start_failed |= matches!(outcome, Outcome::Failed { .. });
         match outcome {
             Outcome::Ready(worker, in_force) => {
                 self.tell_of_jail(in_force);
@@ -109,6 +109,7 @@ impl Supervisor {
                 Ok((uid, pid)) => {
                     let again = MonotonicClock.now().saturating_add(RESERVE_PAUSE);
                     self.reserve_again.get_or_insert(again);
+                    self.has_start_failed = false;
                     self.group(uid, pid);
                 }
                 Err(Unassigned::NoWorker(waiting)) => {

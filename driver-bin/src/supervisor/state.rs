@@ -48,8 +48,8 @@ pub(super) struct Supervisor {
     pub(super) groups: Option<ControlGroups>,
     pub(super) signals: Signals,
     pub(super) starting: StartingWorkers,
-    /// Whether the last start failed, or a worker in reserve has ended by itself since: then none is ordered
-    /// but for a client that waits, as the next ones may do the same.
+    /// Whether a start has failed, or a worker in reserve has ended by itself, since a client was last handed
+    /// over: then none is ordered but for a client that waits, as the next ones may do the same.
     pub(super) has_start_failed: bool,
     pub(super) workers: Workers,
     /// Those who listen to workers' questions for weights.
