@@ -143,11 +143,11 @@ impl Lines {
     }
 
     fn enqueue(&self, line: &[u8]) -> bool {
-        let mut kept = line.to_vec();
-        if kept.len() > MAX_LINE {
-            kept.truncate(MAX_LINE - CUT.len());
-            kept.extend_from_slice(CUT);
-        }
+        let kept = if line.len() > MAX_LINE {
+            [&line[..MAX_LINE - CUT.len()], CUT].concat()
+        } else {
+            line.to_vec()
+        };
         let has_room = self.waiting.push(kept).is_ok();
         if has_room {
             self.queued.fetch_add(1, Ordering::Release);

@@ -73,9 +73,12 @@ fn main() {
     };
     // A thread that finishes what its connection has left is waited for by nobody.
     let deadline = Deadline::after(MonotonicClock.now(), LETS_GO_WITHIN);
-    while kept() != (0, 0) && !deadline.is_past(MonotonicClock.now()) {
+    let (fds, mappings) = loop {
+        let found = kept();
+        if found == (0, 0) || deadline.is_past(MonotonicClock.now()) {
+            break found;
+        }
         std::thread::park_timeout(Duration::from_millis(1));
-    }
-    let (fds, mappings) = kept();
+    };
     say(&format!("kept {fds} {mappings}"));
 }
