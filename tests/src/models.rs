@@ -1,9 +1,11 @@
 //! Small models and their requests.
 
-use nnhal::wire::{CacheFiles, MemoryHandle, PrepareModel, RequestWithMemories};
+use nnhal::wire::{
+    CacheFiles, Execute, ExecutionForm, MemoryHandle, PrepareModel, PreparedModelHandle, RequestWithMemories,
+};
 use nnhal_hal::{
-    DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Request,
-    RequestArgument, RequestPool, Subgraph,
+    DataLocation, MeasureTiming, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType,
+    Request, RequestArgument, RequestPool, Subgraph,
 };
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 
@@ -76,6 +78,19 @@ pub fn request_in_one_memory(
             pools: vec![RequestPool::Memory { size: 0 }],
         },
         memories: vec![memory],
+    }
+}
+
+/// A synchronous execution of [`add_model`] on a memory that holds both inputs and the output.
+#[must_use]
+pub fn add_execution(prepared_model: PreparedModelHandle, memory: MemoryHandle, elements: u32) -> Execute {
+    Execute {
+        prepared_model,
+        request: request_in_one_memory(memory, 2, 1, elements * 4),
+        form: ExecutionForm::Synchronous,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+        loop_timeout_ns: None,
     }
 }
 
