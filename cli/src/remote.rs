@@ -51,14 +51,14 @@ struct Declared {
 struct Layout {
     memory: Memory,
     /// One for each turn, of which there are several if states are kept.
-    requests: Vec<PlacedRequest>,
+    requests: Vec<BoundRequest>,
     /// Dimensions and place of each input.
     inputs: Vec<(Vec<u32>, Range<u64>)>,
     outputs: Vec<Range<u64>>,
 }
 
 /// A request whose arguments have their places.
-struct PlacedRequest {
+struct BoundRequest {
     request: Request,
     /// The same where a burst knows it.
     registered: Option<RegisteredRequest>,
@@ -79,15 +79,11 @@ impl Way {
         }
     }
 
-    fn execute(
-        &mut self,
-        placed: &PlacedRequest,
-        options: &ExecuteOptions,
-    ) -> nnhal_client::Result<Completed> {
-        match (self, &placed.registered) {
-            (Way::Calls(prepared, form), _) => form::execute(prepared, &placed.request, options, *form),
+    fn execute(&mut self, bound: &BoundRequest, options: &ExecuteOptions) -> nnhal_client::Result<Completed> {
+        match (self, &bound.registered) {
+            (Way::Calls(prepared, form), _) => form::execute(prepared, &bound.request, options, *form),
             (Way::Burst(burst), Some(registered)) => burst.fire(registered, options),
-            (Way::Burst(burst), None) => burst.execute(&placed.request, options),
+            (Way::Burst(burst), None) => burst.execute(&bound.request, options),
         }
     }
 }
@@ -235,9 +231,9 @@ impl Declared {
     }
 }
 
-impl PlacedRequest {
-    fn new(request: Request, way: &mut Way) -> Result<PlacedRequest, Error> {
-        Ok(PlacedRequest {
+impl BoundRequest {
+    fn new(request: Request, way: &mut Way) -> Result<BoundRequest, Error> {
+        Ok(BoundRequest {
             registered: way.register(&request)?,
             request,
         })
@@ -300,9 +296,9 @@ impl Layout {
             request = request.output(&memory, range.clone());
         }
         let requests = match states {
-            None => vec![PlacedRequest::new(request, way)?],
+            None => vec![BoundRequest::new(request, way)?],
             Some(states) => (0..States::TURNS)
-                .map(|turn| PlacedRequest::new(states.bind(request.clone(), turn), way))
+                .map(|turn| BoundRequest::new(states.bind(request.clone(), turn), way))
                 .collect::<Result<_, _>>()?,
         };
         let dimensions = inputs.iter().map(|value| value.dimensions.clone());

@@ -1,10 +1,10 @@
 //! The application's side of nnhal: devices, models, executions, bursts and memories.
 //!
 //! A device runs in processes of its own. Opening one ([`Devices`], [`Device`]) gives this process a worker
-//! that serves nobody else; a model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared
-//! ([`Device::prepare`]) and executed: from and to this process's own memory ([`PreparedModel::run`]), or,
-//! with fewer copies, in memory that both processes share ([`Memory`], [`Request`], [`Arguments`]);
-//! synchronously or by burst, which cost little more than the computing itself, asynchronously
+//! that serves nobody else. A model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared
+//! ([`Device::prepare`]) and executed. Values are in this process's own memory ([`PreparedModel::run`]), or,
+//! with fewer copies, in memory that both processes share ([`Memory`], [`Request`], [`Arguments`]).
+//! Executions are synchronous or by burst, which costs little more than the computing itself, asynchronous
 //! ([`PreparedModel::start`]), or behind fences.
 //!
 //! ```no_run

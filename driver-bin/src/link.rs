@@ -184,7 +184,7 @@ nnhal::wire_record! {
         threads: u32,
         polling_window_us: u64,
         polling: Polling,
-        burst_hosts: u32,
+        shared_pollers: u32,
         hang_limit_ms: u64,
         fence_timeout_ms: u64,
         idle_release_ms: u64,

@@ -205,8 +205,9 @@ pub struct ExecutionSettings {
     pub polling: Polling,
     /// How many threads of bursts may serve other bursts, too, that have brief executions and are of the same
     /// kind; 0 for half of the processors. With as many as there may be bursts, each burst keeps its own.
-    /// Applies to workers that start afterwards.
-    pub burst_hosts: u32,
+    /// Applies to workers that start afterwards. Files that call it `burst_hosts` are read, too.
+    #[serde(alias = "burst_hosts")]
+    pub shared_pollers: u32,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,
     /// How long an execution waits for its fences at most, in milliseconds; 0 for ever.
@@ -224,7 +225,7 @@ impl Default for ExecutionSettings {
             threads: 0,
             polling_window_us: 50,
             polling: Polling::Adaptive,
-            burst_hosts: 0,
+            shared_pollers: 0,
             hang_limit_ms: 60_000,
             fence_timeout_ms: 60_000,
             idle_release_ms: 5_000,
@@ -473,6 +474,14 @@ mod tests {
         let settings = read("").unwrap();
         assert_eq!(settings.devices, ["nnhal-reference", "nnhal-cpu"]);
         assert_eq!(settings.limits, Limits::default());
+    }
+
+    #[test]
+    fn shared_pollers_are_read_by_the_name_of_before() {
+        for name in ["shared_pollers", "burst_hosts"] {
+            let settings = read(&format!("[execution]\n{name} = 3\n")).unwrap();
+            assert_eq!(settings.execution.shared_pollers, 3);
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Packed weights that workers share: what a worker and the supervisor say to each other about them.
 //!
 //! Contract: once a worker has a client, the two talk over the packet socket on the worker's standard input,
-//! by which the client was handed over. The worker asks, the supervisor answers each question but
-//! [`Question::Release`]. Every message has a fixed size, whatever it says, and is decoded without
+//! by which the client was handed over. The worker asks, the supervisor answers each request but
+//! [`WeightRequest::Release`]. Every message has a fixed size, whatever it says, and is decoded without
 //! allocating: the supervisor takes a worker for hostile, and has nothing to parse. Memories travel beside
 //! the messages, sealed; the supervisor checks their seals and size and never maps them.
 //!
@@ -12,8 +12,8 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 use nnhal_os::buffer::ALIGNMENT;
 
-/// Bytes of an encoded [`Question`].
-pub(crate) const QUESTION_BYTES: usize = 48;
+/// Bytes of an encoded [`WeightRequest`].
+pub(crate) const WEIGHT_REQUEST_BYTES: usize = 48;
 
 /// Bytes of an encoded [`Answer`].
 pub(crate) const ANSWER_BYTES: usize = 8;
@@ -69,7 +69,7 @@ pub(crate) fn name((device, version): (&str, &str), parts: &[&[u8]], size: u64) 
 
 /// From a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum WeightRequest {
     /// Who has these weights?
     Get(WeightsName),
     /// Here they are, for others. Descriptor: the memory.
@@ -91,21 +91,21 @@ pub(crate) enum Answer {
     Refused,
 }
 
-impl Question {
+impl WeightRequest {
     pub(crate) fn name(&self) -> &WeightsName {
         match self {
-            Question::Get(name) | Question::Offer(name) | Question::Release(name) => name,
+            WeightRequest::Get(name) | WeightRequest::Offer(name) | WeightRequest::Release(name) => name,
         }
     }
 
-    pub(crate) fn encode(&self) -> [u8; QUESTION_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; WEIGHT_REQUEST_BYTES] {
         let code: u64 = match self {
-            Question::Get(_) => 1,
-            Question::Offer(_) => 2,
-            Question::Release(_) => 3,
+            WeightRequest::Get(_) => 1,
+            WeightRequest::Offer(_) => 2,
+            WeightRequest::Release(_) => 3,
         };
         let WeightsName { digest, size } = self.name();
-        let mut bytes = [0; QUESTION_BYTES];
+        let mut bytes = [0; WEIGHT_REQUEST_BYTES];
         let (head, rest) = bytes.split_at_mut(8);
         let (middle, last) = rest.split_at_mut(8);
         head.copy_from_slice(&code.to_le_bytes());
@@ -114,8 +114,8 @@ impl Question {
         bytes
     }
 
-    /// `None` for what is no question.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Question> {
+    /// `None` for what is no request.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<WeightRequest> {
         let (code, rest) = bytes.split_first_chunk::<8>()?;
         let (size, digest) = rest.split_first_chunk::<8>()?;
         let name = WeightsName {
@@ -123,9 +123,9 @@ impl Question {
             size: u64::from_le_bytes(*size),
         };
         match u64::from_le_bytes(*code) {
-            1 => Some(Question::Get(name)),
-            2 => Some(Question::Offer(name)),
-            3 => Some(Question::Release(name)),
+            1 => Some(WeightRequest::Get(name)),
+            2 => Some(WeightRequest::Offer(name)),
+            3 => Some(WeightRequest::Release(name)),
             _ => None,
         }
     }
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_sent() {
         let name = name_of("weights", 1 << 40);
-        for question in [
-            Question::Get(name),
-            Question::Offer(name),
-            Question::Release(name),
+        for request in [
+            WeightRequest::Get(name),
+            WeightRequest::Offer(name),
+            WeightRequest::Release(name),
         ] {
-            assert_eq!(Question::decode(&question.encode()), Some(question));
-            assert_eq!(question.name(), &name);
+            assert_eq!(WeightRequest::decode(&request.encode()), Some(request));
+            assert_eq!(request.name(), &name);
         }
         for answer in [Answer::Given, Answer::Wanted, Answer::Kept, Answer::Refused] {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
@@ -181,18 +181,18 @@ mod tests {
 
     #[test]
     fn what_has_another_size_or_code_is_no_message() {
-        let question = Question::Get(name_of("weights", 64)).encode();
-        for length in 0..QUESTION_BYTES {
-            assert_eq!(Question::decode(&question[..length]), None, "{length}");
+        let request = WeightRequest::Get(name_of("weights", 64)).encode();
+        for length in 0..WEIGHT_REQUEST_BYTES {
+            assert_eq!(WeightRequest::decode(&request[..length]), None, "{length}");
         }
-        assert_eq!(Question::decode(&[&question[..], &[0]].concat()), None);
+        assert_eq!(WeightRequest::decode(&[&request[..], &[0]].concat()), None);
         for code in [0, 4, 255] {
-            let mut bytes = question;
+            let mut bytes = request;
             bytes[0] = code;
-            assert_eq!(Question::decode(&bytes), None, "{code}");
+            assert_eq!(WeightRequest::decode(&bytes), None, "{code}");
             bytes[0] = 1;
             bytes[7] = code.max(1);
-            assert_eq!(Question::decode(&bytes), None, "the highest byte {code}");
+            assert_eq!(WeightRequest::decode(&bytes), None, "the highest byte {code}");
         }
         for bytes in [
             &[][..],

@@ -8,7 +8,7 @@ use nnhal_client::runtime::{self, DeviceMemory, Direction, RegisteredRun};
 use nnhal_hal::{Operand, OperandType, Shape};
 
 use crate::extension;
-use crate::ffi::{CallerBytes, CallerRoom, overlap};
+use crate::ffi::{CallerBuffer, CallerBytes, overlap};
 use crate::memory::{Memory, Shared};
 use crate::result::{Failure, Outcome};
 
@@ -18,7 +18,7 @@ pub(crate) enum NewArgument {
     /// Left out.
     Omitted,
     Input(CallerBytes),
-    Output(CallerRoom),
+    Output(CallerBuffer),
     Memory {
         memory: Arc<Memory>,
         offset: usize,
@@ -31,7 +31,7 @@ pub(crate) enum NewArgument {
 pub(super) enum Place {
     Omitted,
     Input(CallerBytes),
-    Output(CallerRoom),
+    Output(CallerBuffer),
     Shared(Shared),
     Device(DeviceMemory),
 }
@@ -228,7 +228,7 @@ impl Arguments {
                 _ => None,
             })
             .collect();
-        let written: Vec<&CallerRoom> = outputs
+        let written: Vec<&CallerBuffer> = outputs
             .iter()
             .filter_map(|argument| match &argument.place {
                 Place::Output(room) => Some(room),

@@ -61,7 +61,7 @@ impl Arguments {
             return Results::of(run(&inputs, &mut outputs, options));
         }
         // What is written comes into its place only after everything was read.
-        let mut private: Vec<Vec<u8>> = outputs.iter().map(|output| vec![0; own_room(output)]).collect();
+        let mut private: Vec<Vec<u8>> = outputs.iter().map(|output| vec![0; own_length(output)]).collect();
         let mut elsewhere: Vec<RunOutput<'_>> = outputs
             .iter()
             .zip(&mut private)
@@ -136,7 +136,7 @@ impl Job {
 }
 
 /// Bytes of the caller's own memory that an output goes to.
-fn own_room(output: &Argument) -> usize {
+fn own_length(output: &Argument) -> usize {
     match &output.place {
         Place::Output(room) => room.len(),
         _ => 0,

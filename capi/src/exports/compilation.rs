@@ -2,7 +2,7 @@ use std::ffi::{c_char, c_int};
 
 use nnhal_client::runtime::Direction;
 
-use super::objects;
+use super::arguments::objects;
 use crate::codes::ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN;
 use crate::compilation::{Compilation, PreferredMemory};
 use crate::device::Device;

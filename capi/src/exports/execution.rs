@@ -2,7 +2,7 @@ use std::ffi::{c_int, c_void};
 
 use nnhal_client::runtime::Direction;
 
-use super::{objects, operand};
+use super::arguments::{objects, operand};
 use crate::burst::Burst;
 use crate::compilation::Compilation;
 use crate::event::Event;

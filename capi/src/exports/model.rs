@@ -2,7 +2,7 @@ use std::ffi::{c_int, c_void};
 
 use ::nnhal_hal::SymmPerChannelQuantParams;
 
-use super::{inner_list, objects, operand};
+use super::arguments::{inner_list, objects, operand};
 use crate::device::Device;
 use crate::ffi::{ConstHandle, Handle, In, Out, guard, guard_free};
 use crate::handles;

@@ -15,7 +15,7 @@ pub(crate) struct CallerBytes {
 /// Room that the caller keeps for writing. There is one value for it, so that its bytes have one reference at
 /// a time.
 #[derive(Debug)]
-pub(crate) struct CallerRoom {
+pub(crate) struct CallerBuffer {
     address: *mut u8,
     length: usize,
 }
@@ -25,9 +25,9 @@ unsafe impl Send for CallerBytes {}
 // SAFETY: as above; they are only read.
 unsafe impl Sync for CallerBytes {}
 // SAFETY: as above.
-unsafe impl Send for CallerRoom {}
+unsafe impl Send for CallerBuffer {}
 // SAFETY: as above; a shared reference gives no access.
-unsafe impl Sync for CallerRoom {}
+unsafe impl Sync for CallerBuffer {}
 
 impl CallerBytes {
     /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not
@@ -57,11 +57,11 @@ impl CallerBytes {
     }
 }
 
-impl CallerRoom {
+impl CallerBuffer {
     /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not
     /// beyond the end of the address space.
-    pub(super) fn new(address: *mut u8, length: usize) -> CallerRoom {
-        CallerRoom { address, length }
+    pub(super) fn new(address: *mut u8, length: usize) -> CallerBuffer {
+        CallerBuffer { address, length }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -69,8 +69,8 @@ impl CallerRoom {
     }
 
     /// The first of the room.
-    pub(crate) fn first(self, length: usize) -> CallerRoom {
-        CallerRoom {
+    pub(crate) fn first(self, length: usize) -> CallerBuffer {
+        CallerBuffer {
             address: self.address,
             length: self.length.min(length),
         }
@@ -94,7 +94,7 @@ impl CallerRoom {
 }
 
 /// Whether a room for writing shares bytes with another one or with bytes for reading.
-pub(crate) fn overlap(read: &[CallerBytes], written: &[&CallerRoom]) -> bool {
+pub(crate) fn overlap(read: &[CallerBytes], written: &[&CallerBuffer]) -> bool {
     let range = |address: usize, length: usize| (address, address.saturating_add(length));
     let rooms: Vec<_> = written
         .iter()
@@ -116,7 +116,7 @@ mod tests {
     fn overlap_is_found_among_outputs_and_with_inputs() {
         let mut bytes = [0_u8; 16];
         let start = bytes.as_mut_ptr();
-        let room = |offset: usize, length| CallerRoom::new(start.wrapping_add(offset), length);
+        let room = |offset: usize, length| CallerBuffer::new(start.wrapping_add(offset), length);
         let read = |offset: usize, length| CallerBytes::new(start.wrapping_add(offset), length);
         assert!(!overlap(&[read(0, 8), read(4, 4)], &[&room(8, 4), &room(12, 4)]));
         assert!(overlap(&[], &[&room(8, 4), &room(11, 4)]));

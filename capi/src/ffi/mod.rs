@@ -7,7 +7,7 @@ mod guard;
 mod pointer;
 mod structures;
 
-pub(crate) use bytes::{CallerBytes, CallerRoom, overlap};
+pub(crate) use bytes::{CallerBuffer, CallerBytes, overlap};
 pub(crate) use exit::flush_trace_at_exit;
 pub(crate) use fd::duplicate;
 pub(crate) use guard::{caught, guard, guard_free};

@@ -10,7 +10,7 @@
 use std::ffi::{CStr, OsString, c_char, c_void};
 use std::os::unix::ffi::OsStringExt as _;
 
-use super::{CallerBytes, CallerRoom};
+use super::{CallerBuffer, CallerBytes};
 use crate::result::{Failure, Outcome};
 
 /// Values that any bytes of their size are.
@@ -151,10 +151,10 @@ impl<T: Copy> Out<T> {
 
 impl Out<c_void> {
     /// Room for this many bytes, which the caller leaves alone for longer than this call.
-    pub(crate) fn room(self, length: usize, name: &str) -> Outcome<CallerRoom> {
+    pub(crate) fn room(self, length: usize, name: &str) -> Outcome<CallerBuffer> {
         self.expect(name)?;
         expect_range(self.0.addr(), length, name)?;
-        Ok(CallerRoom::new(self.0.cast(), length))
+        Ok(CallerBuffer::new(self.0.cast(), length))
     }
 }
 

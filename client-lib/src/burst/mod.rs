@@ -91,8 +91,8 @@ impl BurstOptions {
     }
 
     /// How this process waits for results. Without it, it polls for a window that follows the measured times,
-    /// at most 100 us, or twice that where being woken takes so long, and sleeps after, but for the last 200
-    /// us at most of long waits that are alike; it sleeps at once if the model was prepared for low power.
+    /// at most 100 us, or twice that where being woken takes so long. Then it sleeps, but for the last 200 us
+    /// at most of long waits that are alike. It sleeps at once if the model was prepared for low power.
     #[must_use]
     pub fn wait(mut self, settings: WaitSettings) -> BurstOptions {
         self.wait = Some(settings);

@@ -11,14 +11,14 @@ use nnhal::wire::{CauseOfDeath, Inbox, Message};
 use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::Link;
 use super::ending::{self, Ending, Farewell, Trouble};
+use super::link::Link;
 use crate::driver_process::Death;
 use crate::error::{Error, ErrorKind};
 
 /// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment
 /// as this side, so it takes a fraction of this, unless it is dead or stopped.
-const OBITUARY_TIMEOUT: Duration = Duration::from_millis(15);
+const WORKER_EXIT_TIMEOUT: Duration = Duration::from_millis(15);
 
 /// How long after the end of the connection the process behind it may take to end, for its exit status.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(5);
@@ -123,7 +123,7 @@ impl Link {
         if self.lock().farewell.worker_exit.is_some() {
             return;
         }
-        let deadline = Deadline::after(MonotonicClock.now(), OBITUARY_TIMEOUT);
+        let deadline = Deadline::after(MonotonicClock.now(), WORKER_EXIT_TIMEOUT);
         while let Ok((message, fds)) = inbox.receive::<Message>(&self.socket, deadline) {
             if self.dispatch(message, fds).is_err() {
                 return;

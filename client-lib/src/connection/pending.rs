@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use nnhal::wire::{Call, Event, Reply};
 use nnhal_os::time::Deadline;
 
-use super::Link;
 use super::calls::{Callback, Entry, Interest, Keep};
+use super::link::Link;
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace;
 

@@ -9,9 +9,9 @@ use nnhal::wire::{Message, MessageError};
 use nnhal_os::poll;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::Link;
 use super::calls::{Calls, Effects, Interest, Reader};
 use super::ending::Trouble;
+use super::link::Link;
 use crate::error::{ErrorKind, Result};
 
 /// Only what is there already.

@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use nnhal::wire::handshake::{self, Refusal, VERSIONS, Versions};
 use nnhal::wire::{
-    CacheFiles, CauseOfDeath, Event, ExecutionResult, Handle, MemoryDescription, Message,
-    PrepareModelFromCache, Reply, Welcome, WorkerExit,
+    self, CacheFiles, Call, CauseOfDeath, Envelope, Event, ExecutionResult, Handle, Inbox, MemoryDescription,
+    Message, Object, PrepareModelFromCache, Reply, Welcome, WorkerExit,
 };
 use nnhal_hal::{
-    Capabilities, DeviceStatus, DeviceType, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
+    Capabilities, DeviceStatus, DeviceType, Failure, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
 };
-use nnhal_os::socket::Listener;
-use nnhal_os::time::{Clock, MonotonicClock};
+use nnhal_os::socket::{self, Listener};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
+use super::calls::Interest;
 use super::pending::PendingCall;
 use super::*;
 use crate::driver_process::Role;
-use crate::error::Remedy;
+use crate::error::{Remedy, Result};
 use crate::timeouts::Timeouts;
 use crate::trust::Trust;
 

@@ -6,9 +6,9 @@ use nix::poll::{PollFd, PollFlags};
 use nnhal_os::poll;
 use nnhal_os::time::Deadline;
 
-use super::Link;
 use super::calls::Reader;
 use super::ending::Trouble;
+use super::link::Link;
 
 /// What the watcher's sleep ended with.
 #[derive(Default)]
@@ -42,7 +42,7 @@ fn watch_until_trouble(link: &Link) -> Result<(), Trouble> {
         };
         let wakeup = sleep(link, reads)?;
         if wakeup.is_rung {
-            silence_bell(link);
+            clear_wakeup(link);
         }
         if reads && wakeup.is_readable {
             link.drain(|_| false)?;
@@ -90,7 +90,7 @@ fn sleep(link: &Link, reads: bool) -> Result<Wakeup, Trouble> {
     })
 }
 
-fn silence_bell(link: &Link) {
+fn clear_wakeup(link: &Link) {
     // Only this thread reads it, after it was seen to be readable.
     let _ = nix::unistd::read(&link.wake, &mut [0; 8]);
 }

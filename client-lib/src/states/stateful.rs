@@ -101,12 +101,12 @@ struct InWorker {
     burst: Burst,
     /// The file's own arguments.
     types: ArgumentTypes,
-    placed: Option<Placed>,
+    bound: Option<Bound>,
 }
 
 /// Memory for arguments of given sizes, and a request for each turn.
 #[derive(Debug)]
-struct Placed {
+struct Bound {
     arguments: Arguments,
     requests: [RegisteredRequest; States::TURNS],
 }
@@ -392,7 +392,7 @@ impl InWorker {
                 outputs: outputs[..own(outputs.len())].into(),
                 layouts,
             },
-            placed: None,
+            bound: None,
         })
     }
 
@@ -402,34 +402,29 @@ impl InWorker {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        let placed = match self.placed.take() {
-            Some(placed) if placed.arguments.fits(inputs, outputs) => placed,
+        let bound = match self.bound.take() {
+            Some(bound) if bound.arguments.fits(inputs, outputs) => bound,
             other => self.place(other, inputs, outputs)?,
         };
         let mut values = ListedValues { inputs, outputs };
-        placed.arguments.write_all(&values)?;
-        let fired = self.burst.fire(&placed.requests[self.states.turn()], options);
+        bound.arguments.write_all(&values)?;
+        let fired = self.burst.fire(&bound.requests[self.states.turn()], options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.
         if is_given_up(&fired) {
             return fired;
         }
         let outcome = fired.and_then(|completed| {
             self.states.end_turn();
-            placed.arguments.read_all(&completed, &mut values)?;
+            bound.arguments.read_all(&completed, &mut values)?;
             Ok(completed)
         });
-        self.placed = Some(placed);
+        self.bound = Some(bound);
         outcome
     }
 
     /// Arguments of these sizes, in place of others.
-    fn place(
-        &mut self,
-        other: Option<Placed>,
-        inputs: &[Input<'_>],
-        outputs: &[Output<'_>],
-    ) -> Result<Placed> {
-        for request in other.into_iter().flat_map(|placed| placed.requests) {
+    fn place(&mut self, other: Option<Bound>, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<Bound> {
+        for request in other.into_iter().flat_map(|bound| bound.requests) {
             self.burst.unregister(request)?;
         }
         let arguments = Arguments::for_values(&self.types, inputs, outputs)?;
@@ -438,6 +433,6 @@ impl InWorker {
             self.burst.register(&request)
         };
         let requests = [register(0)?, register(1)?];
-        Ok(Placed { arguments, requests })
+        Ok(Bound { arguments, requests })
     }
 }

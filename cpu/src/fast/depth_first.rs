@@ -34,7 +34,7 @@ pub(super) const MOST_LAYERS: usize = 8;
 pub(crate) struct DepthFirstChain {
     pub(super) links: Vec<Link>,
     pub(super) input: u32,
-    pub(super) worth: ChainThreshold,
+    pub(super) threshold: ChainThreshold,
     /// Most threads that it is worth it for.
     pub(super) most_threads: usize,
     /// Of all layers.
@@ -122,7 +122,7 @@ impl FusedStep for DepthFirstChain {
     }
 
     fn suits(&self, threads: usize) -> bool {
-        (self.worth.threads..=self.most_threads).contains(&threads)
+        (self.threshold.threads..=self.most_threads).contains(&threads)
     }
 
     fn suits_team(&self, team: &Team<'_>) -> bool {
@@ -184,7 +184,7 @@ impl ReadyChain<'_> {
     /// How the result's rows are parted. Strips of large images take several steps in any case: threads that
     /// come late find blocks left.
     fn grid(&self, threads: usize, last: &Link) -> Grid {
-        if self.chain.worth.threads > 1 {
+        if self.chain.threshold.threads > 1 {
             partition::rows_at_once(threads, last.height, last.row)
         } else {
             partition::rows(threads, last.height, last.row)

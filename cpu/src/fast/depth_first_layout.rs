@@ -25,24 +25,24 @@ struct Draft<'l> {
 }
 
 impl DepthFirstChain {
-    /// As many of the first operations as are `worth` computing together, as many as `may_be` says; with how
-    /// many they are. `ends_within(operand, count)` says whether no other than the first `count` read an
-    /// operand.
+    /// As many of the first operations as are worth computing together by `threshold`, as many as `may_be`
+    /// says; with how many they are. `ends_within(operand, count)` says whether no other than the first
+    /// `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
-        (worth, may_be): (ChainThreshold, impl Fn(usize) -> bool),
+        (threshold, may_be): (ChainThreshold, impl Fn(usize) -> bool),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<(DepthFirstChain, usize)> {
-        let (draft, links) = Draft::new(operations, worth, ends_within)?;
-        let shortest = if worth.threads > 1 {
-            worth.layers
+        let (draft, links) = Draft::new(operations, threshold, ends_within)?;
+        let shortest = if threshold.threads > 1 {
+            threshold.layers
         } else {
             links.len()
         };
         let mut chain = DepthFirstChain {
             links,
             input: *operations.first()?.declared.operation.inputs.first()?,
-            worth,
+            threshold,
             most_threads: usize::MAX,
             cost: Cost::default(),
             step: 1,
@@ -66,13 +66,13 @@ impl DepthFirstChain {
         let last = self.links.last()?;
         let is_one_layer = layers.len() == 1 && matches!(last.behind, Behind::Nothing);
         if is_one_layer
-            || last.height < self.worth.rows
+            || last.height < self.threshold.rows
             || layers.iter().any(|layer| layer.patches.count() == 0)
         {
             return None;
         }
         let costs = || self.links.iter().filter_map(|link| link.layer.cost());
-        if self.worth.threads > 1 {
+        if self.threshold.threads > 1 {
             let rows = layers.iter().zip(costs()).map(|(layer, cost)| LayerRows {
                 vertical: layer.patches.vertical,
                 input: layer.patches.input.height as usize,
@@ -82,7 +82,7 @@ impl DepthFirstChain {
             self.most_threads = borders::most_threads(&rows.collect::<Vec<_>>());
         }
         self.cost = costs().sum();
-        (self.most_threads >= self.worth.threads).then_some(())?;
+        (self.most_threads >= self.threshold.threads).then_some(())?;
         self.choose_step(layers)
     }
 
@@ -90,7 +90,7 @@ impl DepthFirstChain {
     /// one.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
         // Of a thread, with the fewest threads.
-        let rows = self.links.last()?.height.div_ceil(self.worth.threads);
+        let rows = self.links.last()?.height.div_ceil(self.threshold.threads);
         let few = self.most_rows(layers, FEW_ROWS.min(rows), STRIPS_BYTES)?;
         let many = self.most_rows(layers, rows, STRIPS_OF_MANY_BYTES).unwrap_or(few);
         self.step = rows.div_ceil(rows.div_ceil(few.max(many)));
@@ -173,7 +173,7 @@ impl<'l> Draft<'l> {
     /// has of each.
     fn new(
         operations: &'l [Candidate<'_>],
-        worth: ChainThreshold,
+        threshold: ChainThreshold,
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<(Draft<'l>, Vec<Link>)> {
         let mut links: Vec<Link> = Vec::new();
@@ -192,14 +192,14 @@ impl<'l> Draft<'l> {
                 let follows = operation.declared.operation.inputs.first() == Some(&output)
                     && before.patches.output == layer.patches.input
                     && ends_within(output, count + 1);
-                if !(follows && layer.takes_rows() && between >= worth.bytes) {
+                if !(follows && layer.takes_rows() && between >= threshold.bytes) {
                     break;
                 }
             }
             output = operation.output()?;
             let number = count;
             count += 1;
-            let is_worth = (!links.is_empty(), worth.bytes);
+            let is_worth = (!links.is_empty(), threshold.bytes);
             let behind = Behind::of(&operations[number..], is_worth, |operand, some| {
                 ends_within(operand, number + some)
             });

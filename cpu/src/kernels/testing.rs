@@ -223,10 +223,10 @@ fn append(store: &mut Vec<u8>, bytes: &[u8]) -> DataLocation {
     }
 }
 
-/// A deadline that passes after so many questions.
-struct Questions(Cell<u32>);
+/// A deadline that passes after so many checks.
+struct ChecksLeft(Cell<u32>);
 
-impl Interrupt for Questions {
+impl Interrupt for ChecksLeft {
     fn check(&self) -> Result<(), Interrupted> {
         let left = self.0.get().checked_sub(1).ok_or(Interrupted::DeadlineMissed)?;
         self.0.set(left);
@@ -236,9 +236,9 @@ impl Interrupt for Questions {
 
 /// The operation must ask several times whether to go on, and end when the answer is no.
 pub(crate) fn ends_by_the_deadline(operation: OneOperation) {
-    let questions = Questions(Cell::new(3));
+    let checks = ChecksLeft(Cell::new(3));
     let options = RunOptions {
-        interrupt: &questions,
+        interrupt: &checks,
         ..RunOptions::default()
     };
     let error = operation.run_by(KernelSet::Reference, &options).err();

@@ -36,7 +36,7 @@ pub(crate) const SERVING: &[Rule] = &[
         SYS_sendmsg,
         Always,
         [],
-        "answers, with descriptors; questions for packed weights"
+        "answers, with descriptors; requests for packed weights"
     ),
     rule!(
         SYS_ppoll,

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::usage::{THREADS_OF_WORKER, most_rows};
 
 /// Descriptors that a client costs the supervisor at most: its connection, three of its worker, one while it
-/// is let in, and one for the thread that listens to questions for weights.
+/// is let in, and one for the thread that listens to requests for weights.
 const DESCRIPTORS_OF_CLIENT: u64 = 6;
 
 /// Descriptors of the supervisor's own.

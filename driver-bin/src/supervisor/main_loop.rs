@@ -25,7 +25,7 @@ enum Source {
     Waiting,
     /// A worker that starts.
     Starting(i32),
-    /// A worker's first question.
+    /// A worker's first request.
     Worker(i32),
 }
 
@@ -123,7 +123,7 @@ impl Supervisor {
         let starting = self.starting.reporting();
         sources.extend(starting.map(|(pid, report)| (Source::Starting(pid), report.as_fd())));
         let silent = self.workers.silent();
-        sources.extend(silent.map(|(pid, questions)| (Source::Worker(pid), questions.as_fd())));
+        sources.extend(silent.map(|(pid, requests)| (Source::Worker(pid), requests.as_fd())));
         let mut polled: Vec<_> = sources
             .iter()
             .map(|&(source, fd)| PollFd::new(fd, source.events()))

@@ -239,7 +239,7 @@ impl Supervisor {
     pub(super) fn listen(&mut self, pid: i32) {
         let listeners = &self.listeners;
         let listen = |uid, place, connection: &Connection| listeners.listen((pid, uid), place, connection);
-        match self.workers.first_question(pid, listen) {
+        match self.workers.first_weight_request(pid, listen) {
             Ok(()) => {}
             // That is so with every client of that user.
             Err(error @ ListenError::Nobody) => {

@@ -52,7 +52,7 @@ pub(super) struct Supervisor {
     /// over: then none is ordered but for a client that waits, as the next ones may do the same.
     pub(super) has_start_failed: bool,
     pub(super) workers: Workers,
-    /// Those who listen to workers' questions for weights.
+    /// Those who listen to workers' requests for weights.
     pub(super) listeners: Listeners,
     /// The clients of workers that have ended, until what is left of them is closed.
     pub(super) reaper: Reaper,

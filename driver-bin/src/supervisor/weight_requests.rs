@@ -1,9 +1,9 @@
 //! What workers ask about packed weights, answered.
 //!
-//! Contract: whatever a worker sends costs it its questions at most: one that sends what is no question, does
+//! Contract: whatever a worker sends costs it its requests at most: one that sends what is no request, does
 //! not take its answers or asks too fast is listened to no more. It goes on serving its client.
 //!
-//! Each worker that asks is listened to by a thread of its own. Descriptors come with questions, and with
+//! Each worker that asks is listened to by a thread of its own. Descriptors come with requests, and with
 //! some the mere closing waits for whoever made them, such as the server of a file system; and freeing a
 //! large memory takes its time. Who waits then is the thread of the worker that sent it.
 
@@ -19,12 +19,12 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use super::reaper::Place;
 use super::weights::{Holder, Pace, SharedWeights};
 use crate::settings::WeightSettings;
-use crate::weights::{Answer, QUESTION_BYTES, Question};
+use crate::weights::{Answer, WEIGHT_REQUEST_BYTES, WeightRequest};
 
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
 
-/// A question has one at most; of more the system keeps none.
+/// A request has one at most; of more the system keeps none.
 const MOST_FDS: usize = 2;
 
 /// What a thread needs that listens.
@@ -33,9 +33,9 @@ const STACK_BYTES: usize = 128 * 1024;
 /// Why a worker is listened to no more.
 #[derive(Debug, thiserror::Error)]
 enum Unheard {
-    #[error("it sent {length} bytes with {fds} descriptors, which is no question")]
-    NoQuestion { length: usize, fds: usize },
-    #[error("it asks too many questions")]
+    #[error("it sent {length} bytes with {fds} descriptors, which is no request")]
+    NoRequest { length: usize, fds: usize },
+    #[error("it asks too many requests")]
     TooFast,
     #[error("what it offered are no weights: {0}")]
     Offer(#[from] ShmError),
@@ -132,7 +132,7 @@ impl Listeners {
         let connection = connection.try_clone()?;
         let (listeners, holder) = (self.clone(), self.new_holder(uid));
         std::thread::Builder::new()
-            .name("questions".to_owned())
+            .name("weights".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let (reason, freed) = listeners.answer_all(holder, &connection);
@@ -169,27 +169,27 @@ impl Listeners {
     }
 
     fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
-        let mut bytes = [0; QUESTION_BYTES];
+        let mut bytes = [0; WEIGHT_REQUEST_BYTES];
         // Ends with the worker, if not before.
         let received = connection.receive_with(&mut bytes, MOST_FDS, Deadline::NONE)?;
         if !pace.allows(MonotonicClock.now()) {
             return Err(Unheard::TooFast);
         }
-        let no_question = Unheard::NoQuestion {
+        let no_request = Unheard::NoRequest {
             length: received.length,
             fds: received.fds.len(),
         };
-        let question = bytes.get(..received.length).and_then(Question::decode);
+        let request = bytes.get(..received.length).and_then(WeightRequest::decode);
         let mut fds: Vec<OwnedFd> = received.fds;
-        let (answer, memory) = match (question, fds.pop(), fds.is_empty()) {
-            (Some(Question::Get(name)), None, _) => {
+        let (answer, memory) = match (request, fds.pop(), fds.is_empty()) {
+            (Some(WeightRequest::Get(name)), None, _) => {
                 let Common {
                     weights, settings, ..
                 } = &mut *self.common_of(holder)?;
                 let (answer, fd) = weights.get(holder, &name, settings);
                 (answer, fd.map(|fd| fd.try_clone_to_owned()))
             }
-            (Some(Question::Offer(name)), Some(fd), true) => {
+            (Some(WeightRequest::Offer(name)), Some(fd), true) => {
                 let mut offered = Some(SharedMemory::from_sealed_fd(fd, name.size)?);
                 let Common {
                     weights, settings, ..
@@ -197,19 +197,19 @@ impl Listeners {
                 let (answer, fd) = weights.offer(holder, &name, &mut offered, settings);
                 (answer, fd.map(|fd| fd.try_clone_to_owned()))
             }
-            (Some(Question::Release(name)), None, _) => {
+            (Some(WeightRequest::Release(name)), None, _) => {
                 let freed = self.lock().weights.release(holder, &name);
                 drop(freed);
                 return Ok(());
             }
-            _ => return Err(no_question),
+            _ => return Err(no_request),
         };
         // Without a descriptor to spare, the worker holds what it is not given until it ends.
         let (answer, memory) = match memory.transpose() {
             Ok(memory) => (answer, memory),
             Err(_) => (Answer::Refused, None),
         };
-        tracing::debug!(target: tags::DRIVER, uid = holder.uid, ?answer, "a question for weights");
+        tracing::debug!(target: tags::DRIVER, uid = holder.uid, ?answer, "a request for weights");
         let fds: Vec<_> = memory.iter().map(std::os::fd::AsFd::as_fd).collect();
         Ok(connection.send(&answer.encode(), &fds, NOW)?)
     }
@@ -248,7 +248,7 @@ mod tests {
         let mut talk = Talk::new(&listeners);
         let memory = SharedMemory::create_sealed(&[1; SIZE as usize]).unwrap();
         let name = name_of("a", SIZE);
-        talk.ask(&Question::Offer(name).encode(), &[memory.as_fd()]);
+        talk.ask(&WeightRequest::Offer(name).encode(), &[memory.as_fd()]);
         assert!(listeners.reap(talk.holder).is_empty());
         assert!(matches!(
             talk.heed(&listeners),
@@ -280,7 +280,7 @@ mod tests {
             self.there.send(bytes, fds, NOW).unwrap();
         }
 
-        /// Answers one question, which is there.
+        /// Answers one request, which is there.
         fn heed(&mut self, listeners: &Listeners) -> Result<(), Unheard> {
             listeners.answer_next(self.holder, &self.here, &mut self.pace)
         }
@@ -301,18 +301,18 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_in_their_order() {
+    fn requests_are_answered_in_their_order() {
         let listeners = listeners();
         let (mut first, mut second) = (Talk::new(&listeners), Talk::new(&listeners));
-        first.ask(&Question::Get(name()).encode(), &[]);
-        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
-        first.ask(&Question::Release(name()).encode(), &[]);
-        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
+        first.ask(&WeightRequest::Get(name()).encode(), &[]);
+        first.ask(&WeightRequest::Offer(name()).encode(), &[memory().as_fd()]);
+        first.ask(&WeightRequest::Release(name()).encode(), &[]);
+        first.ask(&WeightRequest::Offer(name()).encode(), &[memory().as_fd()]);
         (0..4).for_each(|_| first.heed(&listeners).unwrap());
         let answers = [(); 4].map(|()| first.answer().map(|(answer, fds)| (answer, fds.len())));
         let kept = Some((Answer::Kept, 0));
         assert_eq!(answers, [Some((Answer::Wanted, 0)), kept, kept, None]);
-        second.ask(&Question::Get(name()).encode(), &[]);
+        second.ask(&WeightRequest::Get(name()).encode(), &[]);
         second.heed(&listeners).unwrap();
         let (answer, mut fds) = second.answer().unwrap();
         let memory = SharedMemory::from_sealed_fd(fds.pop().unwrap(), SIZE).unwrap();
@@ -321,18 +321,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_ends_the_questions_and_leaves_no_descriptor() {
-        let get = Question::Get(name()).encode();
-        let offer = Question::Offer(name()).encode();
+    fn what_is_no_request_ends_the_requests_and_leaves_no_descriptor() {
+        let get = WeightRequest::Get(name()).encode();
+        let offer = WeightRequest::Offer(name()).encode();
         let unsealed = SharedMemory::create(SIZE).unwrap();
         let other_size = SharedMemory::create_sealed(&[3; SIZE as usize + 1]).unwrap();
         let memory = memory();
         let memory = memory.as_fd();
         let cases: [(&[u8], Vec<BorrowedFd<'_>>); 9] = [
             (&[], vec![]),
-            (&[0; QUESTION_BYTES], vec![]),
+            (&[0; WEIGHT_REQUEST_BYTES], vec![]),
             (&[0xFF; 4096], vec![memory; 8]),
-            (&get[..QUESTION_BYTES - 1], vec![]),
+            (&get[..WEIGHT_REQUEST_BYTES - 1], vec![]),
             (&get, vec![memory]),
             (&offer, vec![]),
             (&offer, vec![memory, memory]),
@@ -364,7 +364,7 @@ mod tests {
         let listeners = listeners();
         let mut talk = Talk::new(&listeners);
         let unheard = loop {
-            talk.ask(&Question::Release(name()).encode(), &[]);
+            talk.ask(&WeightRequest::Release(name()).encode(), &[]);
             if let Err(unheard) = talk.heed(&listeners) {
                 break unheard;
             }
@@ -376,11 +376,11 @@ mod tests {
     fn worker_that_takes_no_answers_keeps_nobody_waiting() {
         let listeners = listeners();
         let mut first = Talk::new(&listeners);
-        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
+        first.ask(&WeightRequest::Offer(name()).encode(), &[memory().as_fd()]);
         first.heed(&listeners).unwrap();
         let mut talk = Talk::new(&listeners);
         let unheard = loop {
-            talk.ask(&Question::Get(name()).encode(), &[]);
+            talk.ask(&WeightRequest::Get(name()).encode(), &[]);
             if let Err(unheard) = talk.heed(&listeners) {
                 break unheard;
             }
@@ -394,7 +394,7 @@ mod tests {
         );
         // Others are served on.
         let mut third = Talk::new(&listeners);
-        third.ask(&Question::Get(name()).encode(), &[]);
+        third.ask(&WeightRequest::Get(name()).encode(), &[]);
         third.heed(&listeners).unwrap();
         assert_eq!(third.answer().unwrap().0, Answer::Given);
     }
@@ -406,7 +406,7 @@ mod tests {
             let Talk {
                 here, there, holder, ..
             } = Talk::new(&listeners);
-            let offer = Question::Offer(name()).encode();
+            let offer = WeightRequest::Offer(name()).encode();
             there.send(&offer, &[memory().as_fd()], NOW).unwrap();
             let there = if ends {
                 drop(there);
@@ -422,7 +422,7 @@ mod tests {
                 "{reason}"
             );
             let mut other = Talk::new(&listeners);
-            other.ask(&Question::Get(name()).encode(), &[]);
+            other.ask(&WeightRequest::Get(name()).encode(), &[]);
             other.heed(&listeners).unwrap();
             assert_eq!(other.answer().unwrap().0, Answer::Wanted);
             if let Some(there) = there {
@@ -442,7 +442,7 @@ mod tests {
             ..WeightSettings::default()
         });
         let mut talk = Talk::new(&listeners);
-        talk.ask(&Question::Get(name()).encode(), &[]);
+        talk.ask(&WeightRequest::Get(name()).encode(), &[]);
         talk.heed(&listeners).unwrap();
         assert_eq!(talk.answer().unwrap().0, Answer::Refused);
     }

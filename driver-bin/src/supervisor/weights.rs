@@ -19,9 +19,9 @@ use crate::weights::{Answer, WeightsName};
 
 /// WeightRequests that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and
 /// milliseconds.
-const QUESTIONS_IN_PERIOD: u32 = 2048;
+const REQUESTS_IN_PERIOD: u32 = 2048;
 
-/// See [`QUESTIONS_IN_PERIOD`].
+/// See [`REQUESTS_IN_PERIOD`].
 const QUESTION_PERIOD: Duration = Duration::from_secs(1);
 
 /// A worker, and the user whose client it serves.
@@ -175,7 +175,7 @@ impl Shared {
     }
 }
 
-/// Bounds how much of the supervisor's time one worker's questions take.
+/// Bounds how much of the supervisor's time one worker's requests take.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     since: Option<TimePoint>,
@@ -183,7 +183,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Counts a question that was asked now. Returns whether it may be answered: whoever asks too fast is not
+    /// Counts a request that was asked now. Returns whether it may be answered: whoever asks too fast is not
     /// a worker as it should be.
     pub(super) fn allows(&mut self, now: TimePoint) -> bool {
         if self
@@ -196,7 +196,7 @@ impl Pace {
             };
         }
         self.weight_requests += 1;
-        self.weight_requests <= QUESTIONS_IN_PERIOD
+        self.weight_requests <= REQUESTS_IN_PERIOD
     }
 }
 
@@ -385,10 +385,8 @@ mod tests {
     fn who_asks_without_end_is_not_answered_without_end() {
         let mut pace = Pace::default();
         let start = MonotonicClock.now();
-        let allowed = (0..3 * QUESTIONS_IN_PERIOD)
-            .filter(|_| pace.allows(start))
-            .count();
-        assert_eq!(allowed as u32, QUESTIONS_IN_PERIOD);
+        let allowed = (0..3 * REQUESTS_IN_PERIOD).filter(|_| pace.allows(start)).count();
+        assert_eq!(allowed as u32, REQUESTS_IN_PERIOD);
         assert!(pace.allows(start.saturating_add(QUESTION_PERIOD)));
     }
 }

@@ -184,7 +184,7 @@ impl Workers {
 
     /// A worker asks for weights for the first time: whose client it serves, and by which socket it asks.
     /// `listen` makes it somebody who shares weights, if it can.
-    pub(super) fn first_question<E>(
+    pub(super) fn first_weight_request<E>(
         &mut self,
         pid: i32,
         listen: impl FnOnce(u32, Place, &Connection) -> Result<Holder, E>,
@@ -283,7 +283,7 @@ impl Workers {
             self.usage.leave(service.uid, service.row);
         }
         self.idle.retain(|&idle| idle != pid);
-        // For whoever listens to its questions, or has got hold of its end.
+        // For whoever listens to its requests, or has got hold of its end.
         worker.process.handoff.shutdown();
         let worker_exit = WorkerExit {
             worker_pid: u32::try_from(pid).unwrap_or_default(),

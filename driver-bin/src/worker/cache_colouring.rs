@@ -40,7 +40,7 @@ static LOOKING: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// That of the first one that could not be made.
-pub(super) fn placed(
+pub(super) fn coloured(
     length: u64,
     make: impl Fn() -> Result<SharedMemory, ShmError>,
     is_enough: impl Fn() -> bool,
@@ -166,11 +166,11 @@ mod tests {
                 made.set(made.get() + 1);
                 SharedMemory::create_sealed_aligned(&[&bytes], ALIGNMENT as u64)
             };
-            let memory = placed(length as u64, make, || false).unwrap();
+            let memory = coloured(length as u64, make, || false).unwrap();
             assert!(SealedBytes::map(&memory).unwrap().bytes()[..length] == bytes[..]);
             assert!(made.get() <= if depends_on_place(length, cache) { MOST } else { 1 });
         }
-        let failed = placed(64, || Err(ShmError::Empty), || false);
+        let failed = coloured(64, || Err(ShmError::Empty), || false);
         assert!(matches!(failed, Err(ShmError::Empty)));
     }
 }

@@ -76,7 +76,7 @@ impl Client {
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             idle_release: Arc::new(IdleRelease::new(config.execution.idle_release())),
             memories: Arc::new(Memories::new(&limits, quotas.clone())),
-            bursts: Bursts::new(limits.bursts, config.execution.burst_hosts, quotas.clone()),
+            bursts: Bursts::new(limits.bursts, config.execution.shared_pollers, quotas.clone()),
             buffers: Arc::new(Buffers::new(&limits, quotas.clone())),
             weights,
             fenced: Mutex::new(Table::new(limits.objects)),

@@ -32,6 +32,7 @@ impl RunLimits {
     }
 
     /// What is said to a call that was too late when it arrived: it would have been, however idle the device.
+    #[inline]
     pub(crate) fn check_not_past(&self) -> Result<(), Failure> {
         if self.deadline.is_past(self.arrival) {
             return Err(Failure::new(

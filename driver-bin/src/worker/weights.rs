@@ -17,9 +17,9 @@ use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
-use super::cache_colouring::placed;
+use super::cache_colouring::coloured;
 use crate::settings::WeightSettings;
-use crate::weights::{self, ANSWER_BYTES, Answer, Question, WeightsName};
+use crate::weights::{self, ANSWER_BYTES, Answer, WeightRequest, WeightsName};
 
 /// How long the supervisor may take for an answer: mostly it takes less than a thousandth of this.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
@@ -52,7 +52,7 @@ enum NotShared {
 pub(crate) struct Weights {
     /// To the supervisor; none if nothing is shared.
     connection: Option<Connection>,
-    /// Held from a question to its answer.
+    /// Held from a request to its answer.
     exchange: Mutex<()>,
     is_given_up: AtomicBool,
     min_bytes: u64,
@@ -69,7 +69,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(connection) = self.weights.asked() {
             // Without it the supervisor keeps the memory until this process ends.
-            let _ = connection.send(&Question::Release(self.name).encode(), &[], NOW);
+            let _ = connection.send(&WeightRequest::Release(self.name).encode(), &[], NOW);
         }
     }
 }
@@ -177,7 +177,7 @@ impl Weights {
             weights: Arc::clone(self),
             name,
         };
-        match self.ask(connection, &Question::Get(name), &[])? {
+        match self.ask(connection, &WeightRequest::Get(name), &[])? {
             Reply::Given(fd) => return used(fd, parts, hold()).map(Some),
             Reply::Refused => return Ok(None),
             Reply::Agreed => {}
@@ -185,11 +185,11 @@ impl Weights {
         let make = || SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64);
         let until = looking_until(deadline, MonotonicClock.now());
         let is_enough = || until.is_some_and(|until| MonotonicClock.now() >= until);
-        let memory = placed(parts.length, make, is_enough)?;
+        let memory = coloured(parts.length, make, is_enough)?;
         if is_late() {
             return Ok(None);
         }
-        match self.ask(connection, &Question::Offer(name), &[memory.as_fd()])? {
+        match self.ask(connection, &WeightRequest::Offer(name), &[memory.as_fd()])? {
             // Another worker was faster.
             Reply::Given(fd) => used(fd, parts, hold()).map(Some),
             Reply::Refused => Ok(None),
@@ -205,12 +205,12 @@ impl Weights {
     fn ask(
         &self,
         connection: &Connection,
-        question: &Question,
+        request: &WeightRequest,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Reply, NotShared> {
         // Nothing is changed that could be half done.
         let _exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        let reply = exchange(connection, question, fds);
+        let reply = exchange(connection, request, fds);
         if reply.is_err() {
             // What it answers later shall not be taken for the answer to something else.
             self.give_up(connection);
@@ -219,7 +219,7 @@ impl Weights {
     }
 }
 
-/// What an answer means for the question.
+/// What an answer means for the request.
 enum Reply {
     /// Another worker's memory, to be used.
     Given(OwnedFd),
@@ -231,21 +231,20 @@ enum Reply {
 
 fn exchange(
     connection: &Connection,
-    question: &Question,
+    request: &WeightRequest,
     fds: &[BorrowedFd<'_>],
 ) -> Result<Reply, NotShared> {
     let deadline = Deadline::after(MonotonicClock.now(), ANSWER_TIMEOUT);
-    connection.send(&question.encode(), fds, deadline)?;
+    connection.send(&request.encode(), fds, deadline)?;
     let mut bytes = [0; ANSWER_BYTES];
     let mut received = connection.receive(&mut bytes, deadline)?;
     let answer = bytes.get(..received.length).and_then(Answer::decode);
     let (answer, fd) = (answer.ok_or(NotShared::Unexpected)?, received.fds.pop());
-    match (answer, fd, question, received.fds.is_empty()) {
+    match (answer, fd, request, received.fds.is_empty()) {
         (Answer::Given, Some(fd), _, true) => Ok(Reply::Given(fd)),
         (Answer::Refused, None, ..) => Ok(Reply::Refused),
-        (Answer::Wanted, None, Question::Get(_), _) | (Answer::Kept, None, Question::Offer(_), _) => {
-            Ok(Reply::Agreed)
-        }
+        (Answer::Wanted, None, WeightRequest::Get(_), _)
+        | (Answer::Kept, None, WeightRequest::Offer(_), _) => Ok(Reply::Agreed),
         _ => Err(NotShared::Unexpected),
     }
 }
@@ -272,7 +271,7 @@ mod tests {
     use std::thread::JoinHandle;
 
     use super::*;
-    use crate::weights::QUESTION_BYTES;
+    use crate::weights::WEIGHT_REQUEST_BYTES;
 
     const DEVICE: (&str, &str) = ("device", "1");
 
@@ -311,30 +310,33 @@ mod tests {
         weights.share(DEVICE, &PARTS, Deadline::NONE)
     }
 
-    fn next(there: &Connection) -> Option<(Question, Vec<OwnedFd>)> {
-        let mut bytes = [0; QUESTION_BYTES];
+    fn next(there: &Connection) -> Option<(WeightRequest, Vec<OwnedFd>)> {
+        let mut bytes = [0; WEIGHT_REQUEST_BYTES];
         let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(20));
         let received = there.receive(&mut bytes, deadline).ok()?;
-        Some((Question::decode(&bytes[..received.length]).unwrap(), received.fds))
+        Some((
+            WeightRequest::decode(&bytes[..received.length]).unwrap(),
+            received.fds,
+        ))
     }
 
-    /// A supervisor that gives each question the next of these answers, and returns the questions with what
+    /// A supervisor that gives each request the next of these answers, and returns the requests with what
     /// came with them once the worker asks no more.
     fn supervisor(
         there: Connection,
         answers: Vec<(Vec<u8>, Option<SharedMemory>)>,
-    ) -> JoinHandle<Vec<(Question, Vec<OwnedFd>)>> {
+    ) -> JoinHandle<Vec<(WeightRequest, Vec<OwnedFd>)>> {
         std::thread::spawn(move || {
             let mut answers = answers.into_iter();
             let mut asked = Vec::new();
-            while let Some(question) = next(&there) {
-                if !matches!(question.0, Question::Release(_))
+            while let Some(request) = next(&there) {
+                if !matches!(request.0, WeightRequest::Release(_))
                     && let Some((answer, memory)) = answers.next()
                 {
                     let fds: Vec<_> = memory.iter().map(AsFd::as_fd).collect();
                     there.send(&answer, &fds, Deadline::NONE).unwrap();
                 }
-                asked.push(question);
+                asked.push(request);
             }
             asked
         })
@@ -360,13 +362,13 @@ mod tests {
         let mut asked = supervisor.join().unwrap();
         let name = *asked[0].0.name();
         assert_eq!(name.size, 256);
-        let weight_requests: Vec<_> = asked.iter().map(|(question, _)| *question).collect();
+        let weight_requests: Vec<_> = asked.iter().map(|(request, _)| *request).collect();
         assert_eq!(
             weight_requests,
             [
-                Question::Get(name),
-                Question::Offer(name),
-                Question::Release(name)
+                WeightRequest::Get(name),
+                WeightRequest::Offer(name),
+                WeightRequest::Release(name)
             ]
         );
         let memory = SharedMemory::from_sealed_fd(asked[1].1.pop().unwrap(), 256).unwrap();
@@ -386,7 +388,7 @@ mod tests {
             assert_eq!(slice.bytes(), expected());
             drop((slice, hold, weights));
             let (last, _) = supervisor.join().unwrap().pop().unwrap();
-            assert!(matches!(last, Question::Release(_)), "{last:?}");
+            assert!(matches!(last, WeightRequest::Release(_)), "{last:?}");
         }
     }
 
@@ -410,7 +412,7 @@ mod tests {
             assert!(share(&weights).is_some());
             drop(weights);
             let asked = supervisor.join().unwrap();
-            assert!(matches!(asked[1].0, Question::Release(_)), "{asked:?}");
+            assert!(matches!(asked[1].0, WeightRequest::Release(_)), "{asked:?}");
         }
     }
 
@@ -425,7 +427,7 @@ mod tests {
             assert!(share(&weights).is_none());
             drop(weights);
             let (last, _) = supervisor.join().unwrap().pop().unwrap();
-            assert!(matches!(last, Question::Release(_)), "{last:?}");
+            assert!(matches!(last, WeightRequest::Release(_)), "{last:?}");
         }
     }
 

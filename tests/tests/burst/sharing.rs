@@ -25,7 +25,7 @@ const TRIES: usize = 20;
 fn start_with_one_shared_poller() -> TestDaemon {
     TestDaemon::start(
         EXE,
-        &DaemonOptions::with_settings("[execution]\nburst_hosts = 1\n"),
+        &DaemonOptions::with_settings("[execution]\nshared_pollers = 1\n"),
     )
 }
 
@@ -90,7 +90,7 @@ fn one_thread_serves_all_bursts_of_short_tasks() {
 
 #[test]
 fn bursts_have_threads_of_their_own_where_there_may_be_as_many() {
-    let settings = DaemonOptions::with_settings("[execution]\nburst_hosts = 64\n");
+    let settings = DaemonOptions::with_settings("[execution]\nshared_pollers = 64\n");
     let daemon = TestDaemon::start(EXE, &settings);
     let device = open(&daemon, REFERENCE);
     let mut bursts = bursts(&prepare(&device, 1), 5);

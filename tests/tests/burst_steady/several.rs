@@ -91,7 +91,7 @@ fn for_each(mut work: impl FnMut(&Counter, &mut Bursts, &str)) {
     for device in ["nnhal-reference", "nnhal-cpu"] {
         for (count, is_sealed) in CASES {
             let counter = Counter::new();
-            let daemon = start_with(device, counter.environment(), "burst_hosts = 1\n");
+            let daemon = start_with(device, counter.environment(), "shared_pollers = 1\n");
             let mut bursts = Bursts::open(&daemon, device, count, is_sealed);
             bursts.execute(200);
             bursts.expect_sums();

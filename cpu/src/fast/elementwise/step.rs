@@ -20,6 +20,10 @@ use crate::threads::{Cost, Team};
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OperationContext;
 
+/// So many elements are computed in less time than it takes to part them: a burst of ADD of one value with
+/// 16 requests in flight takes 0.8 of the time.
+const FEW: usize = 16;
+
 /// An element-wise operation on two operands.
 #[derive(Debug)]
 pub(in crate::fast) struct BinaryStep {
@@ -125,6 +129,15 @@ impl BinaryStep {
         output: &mut [f32],
         range: (f32, f32),
     ) {
+        if output.len() <= FEW {
+            return compute_few(Combine {
+                binary: self.binary,
+                left,
+                right,
+                output,
+                range,
+            });
+        }
         let cost = Cost::of_bytes(3 * size_of_val(output));
         partition::for_each_part((team, cost), (output, COLUMNS), |elements, output| {
             dispatch(Combine {
@@ -193,11 +206,24 @@ pub(in crate::fast) struct Combine<'a> {
     pub(in crate::fast) range: (f32, f32),
 }
 
+/// Computes elements without parting them and without a choice of instructions.
+#[inline(never)]
+fn compute_few(combine: Combine<'_>) {
+    combine.compute();
+}
+
 impl Work for Combine<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(mut self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
+        self.compute();
+    }
+}
+
+impl Combine<'_> {
+    #[inline(always)]
+    fn compute(mut self) {
         let (low, high) = self.range;
         match self.binary {
             Binary::Maximum => self.each(|left, right| Binary::Maximum.combine(left, right)),
@@ -207,9 +233,7 @@ impl Work for Combine<'_> {
             _ => self.arithmetic(|value| clamp(value, low, high)),
         }
     }
-}
 
-impl Combine<'_> {
     /// Sums, differences, products and quotients, then clamped.
     #[inline(always)]
     fn arithmetic(&mut self, clamp: impl Fn(f32) -> f32) {

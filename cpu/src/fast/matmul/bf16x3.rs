@@ -47,7 +47,7 @@ fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP])
         amx.part_rows(Rows::new(&line, (1, DEEP), DEEP), column, &mut rows);
         if !line.iter().all(|value| value.abs() < LEAST_UNPARTED) {
             for (at, value) in line.iter().enumerate() {
-                let parts = cut_parts(*value);
+                let parts = split_parts(*value);
                 for (tile, part) in rows[0].iter_mut().zip(parts) {
                     tile[column][at] = part;
                 }
@@ -65,7 +65,7 @@ fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP])
 
 /// Parts of any value whose sum is the value: cut, not rounded, so that none is an infinity if the value is
 /// not.
-fn cut_parts(value: f32) -> [u16; 3] {
+fn split_parts(value: f32) -> [u16; 3] {
     let upper = |value: f32| (value.to_bits() >> 16) as u16;
     if value.is_nan() {
         return [upper(f32::NAN), 0, 0];

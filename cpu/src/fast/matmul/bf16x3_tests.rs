@@ -1,6 +1,6 @@
 //! Products by tiles of bfloat16 values beside their definition.
 
-use super::{Lines, PackedBf16x3, Packing, cut_parts, whole};
+use super::{Lines, PackedBf16x3, Packing, split_parts, whole};
 use crate::fast::epilogue::Clamp;
 use crate::fast::matmul::lines::Parts;
 use crate::fast::simd::tiles;
@@ -270,10 +270,10 @@ fn bf16x3_are_laid_out_as_their_version_says() {
 }
 
 #[test]
-fn cut_parts_are_the_value() {
+fn split_parts_are_the_value() {
     for value in [0.0, -1.0, 1.0 / 3.0, f32::MAX, f32::MIN, 1e-30, f32::INFINITY] {
-        let parts = cut_parts(value).map(whole);
+        let parts = split_parts(value).map(whole);
         assert_eq!(parts[0] + parts[1] + parts[2], value);
     }
-    assert!(whole(cut_parts(f32::NAN)[0]).is_nan());
+    assert!(whole(split_parts(f32::NAN)[0]).is_nan());
 }

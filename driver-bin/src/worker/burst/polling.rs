@@ -14,10 +14,10 @@
 //! |---|---|---|---|
 //! | `Alone` | serves its burst, whose tasks are long | tasks are short now | `Seeking` |
 //! | `Seeking` | asks for a place as a shared poller | granted | `Polling` |
-//! | | | refused | `Parting` |
+//! | | | refused | `Separating` |
 //! | `Polling` | serves its burst and those lent to it | tasks are long now | `Alone` |
 //! | | | it cannot sleep for several bursts | `Seeking` |
-//! | `Parting` | serves its burst while requests follow each other at once | a pause | `Lending` |
+//! | `Separating` | serves its burst while requests follow each other at once | a pause | `Lending` |
 //! | | | tasks are long now | `Alone` |
 //! | `Lending` | offers its burst to the shared pollers | taken | `Lent` |
 //! | | | refused | `Seeking`, to part once a place is free |
@@ -46,7 +46,7 @@ pub(super) enum Role {
     },
     Polling,
     /// With whether only a place that becomes free is a reason to part.
-    Parting {
+    Separating {
         was_refused: bool,
     },
     Lending,
@@ -80,8 +80,8 @@ impl Role {
             (_, Event::Served { is_short: false, .. }) => Role::Alone,
             (_, Event::Served { is_short: true, .. }) => Role::Seeking { was_refused: false },
             (Role::Seeking { .. }, Event::Granted) => Role::Polling,
-            (Role::Seeking { was_refused }, _) => Role::Parting { was_refused },
-            (Role::Parting { .. }, Event::Paused) => Role::Lending,
+            (Role::Seeking { was_refused }, _) => Role::Separating { was_refused },
+            (Role::Separating { .. }, Event::Paused) => Role::Lending,
             (Role::Lending, Event::Granted) => Role::Lent,
             (Role::Lending, _) => Role::Seeking { was_refused: true },
             (role, _) => role,

@@ -270,6 +270,7 @@ impl Runner {
     }
 
     /// What is said of a request that was too late when it was taken up: it may be the fault of other bursts.
+    #[inline]
     fn check_not_past(&self, limits: &RunLimits) -> Result<(), Failure> {
         match limits.check_not_past() {
             Err(_) if self.shares_thread => Err(Failure::new(

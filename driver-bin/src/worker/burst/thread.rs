@@ -50,9 +50,9 @@ pub(super) fn run(places: &Places, mut server: Box<Server>) {
                     None => Event::Refused,
                 }
             }
-            Role::Parting { was_refused: false } => serve(&mut server, &mut poller, Leave::AtOnce),
+            Role::Separating { was_refused: false } => serve(&mut server, &mut poller, Leave::AtOnce),
             // What has become free since before it was refused may be for it.
-            Role::Parting { was_refused: true } => {
+            Role::Separating { was_refused: true } => {
                 let leave = Leave::AfterOpening(places, openings_before);
                 serve(&mut server, &mut poller, leave)
             }

@@ -28,7 +28,7 @@ fn thread_of_short_tasks_becomes_a_shared_poller_if_there_is_a_place() {
 #[test]
 fn thread_without_a_place_lends_its_burst_in_a_pause() {
     let refused = [SHORT, Event::Refused];
-    assert_eq!(after(refused), Role::Parting { was_refused: false });
+    assert_eq!(after(refused), Role::Separating { was_refused: false });
     let lent = after(refused.into_iter().chain([Event::Paused, Event::Granted]));
     assert_eq!(lent, Role::Lent);
     assert_eq!(lent.next(LONG), Role::Alone);
@@ -39,14 +39,14 @@ fn thread_without_a_place_lends_its_burst_in_a_pause() {
 fn thread_that_nobody_takes_the_burst_of_waits_for_an_opening() {
     let again = after([SHORT, Event::Refused, Event::Paused, Event::Refused]);
     assert_eq!(again, Role::Seeking { was_refused: true });
-    assert_eq!(again.next(Event::Refused), Role::Parting { was_refused: true });
+    assert_eq!(again.next(Event::Refused), Role::Separating { was_refused: true });
     assert_eq!(again.next(Event::Granted), Role::Polling);
 }
 
 #[test]
 fn thread_whose_burst_has_ended_is_over() {
-    let parting = Role::Parting { was_refused: true };
-    for role in [Role::Alone, Role::Polling, parting, Role::Lent] {
+    let separating = Role::Separating { was_refused: true };
+    for role in [Role::Alone, Role::Polling, separating, Role::Lent] {
         assert_eq!(role.next(ENDED), Role::Over);
     }
 }
