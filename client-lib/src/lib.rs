@@ -4,8 +4,8 @@
 //! that serves nobody else. A model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared
 //! ([`Device::prepare`]) and executed. Values are in this process's own memory ([`PreparedModel::run`]), or,
 //! with fewer copies, in memory that both processes share ([`Memory`], [`Request`], [`Arguments`]).
-//! Executions are synchronous or by burst, which costs little more than the computing itself, asynchronous
-//! ([`PreparedModel::start`]), or behind fences.
+//! Executions are synchronous or by burst, both of which cost little more than the computing itself. Others
+//! are asynchronous ([`PreparedModel::start`]), or behind fences.
 //!
 //! ```no_run
 //! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions};

@@ -263,7 +263,7 @@ fn models_are_prepared_and_computed_without_a_supervisor() {
     let daemon = start(SHARED);
     let first = Client::of(&daemon, 1);
     let second = Client::of(&daemon, 1);
-    // One that hangs first, so that questions stay unanswered.
+    // One that hangs first, so that requests stay unanswered.
     daemon.signal(Signal::SIGSTOP);
     let alone = second.device.prepare(&model(2), &PrepareOptions::new()).unwrap();
     assert!(is_right(&alone, 2));

@@ -15,7 +15,7 @@ use nnhal_os::time::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Cells of the rings of the thread's own, on which nothing is ever sent: a waker needs one.
-const COMPLETION_RING: ChannelSize = ChannelSize {
+const WAKER_CHANNEL: ChannelSize = ChannelSize {
     outgoing: 1,
     incoming: 1,
 };
@@ -70,7 +70,7 @@ impl Completer {
         if running.is_some() {
             return Ok(());
         }
-        let (end, _memory) = ChannelEnd::create(COMPLETION_RING, WaitSettings::default())
+        let (end, _memory) = ChannelEnd::create(WAKER_CHANNEL, WaitSettings::default())
             .map_err(Error::ring("make the rings of a thread"))?;
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
@@ -120,21 +120,21 @@ impl Shared {
 }
 
 /// Finishes executions until it is told to stop.
-fn complete(shared: &Shared, mut ring: ChannelEnd) {
+fn complete(shared: &Shared, mut channel: ChannelEnd) {
     let mut pending = Pending {
         shared,
         executions: Vec::new(),
     };
-    let mut packet = ring.consumer.new_packet();
+    let mut packet = channel.consumer.new_packet();
     let mut settings = WaitSettings::default();
     while pending.take_in() {
         let wanted = pending.wait_settings();
         if wanted != settings {
             settings = wanted;
-            ring.consumer.set_wait(settings);
+            channel.consumer.set_wait(settings);
         }
         // Ends with the peer: its end closes all rings.
-        let waited = ring
+        let waited = channel
             .consumer
             .receive_in(&mut pending, &mut packet, |_| Some(Deadline::NONE));
         if waited.is_err() {

@@ -188,7 +188,7 @@ impl Link {
     }
 
     /// Whether the worker may be told later what it could not be told now.
-    pub(super) fn can_be_told(&self) -> bool {
+    fn can_be_told(&self) -> bool {
         self.stamp.is_current() && self.ended_with().is_none()
     }
 
@@ -198,7 +198,7 @@ impl Link {
     }
 
     /// Makes the calls for which there was no room. What goes wrong is for the call that follows to run into.
-    pub(super) fn catch_up(&self, deadline: Deadline) {
+    fn catch_up(&self, deadline: Deadline) {
         loop {
             let Some(call) = self.unsaid().pop() else {
                 return;

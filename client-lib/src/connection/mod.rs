@@ -1,10 +1,10 @@
 //! One connection to one worker, and everyone in this process who waits for it.
 //!
-//! A call is a message under an id, and an entry in [`Calls`] until all its answers are there. Whoever waits
-//! for an answer reads the socket itself, one at a time (the *reader*), and hands out what belongs to others;
-//! so a synchronous call costs no detour through another thread. Answers that nobody waits for, and the end
-//! of the worker, are the watcher thread's business. It sleeps in the kernel until something happens: no
-//! deadline wakes it.
+//! A call is a message under an id, and an entry in [`calls::Calls`] until all its answers are there. Whoever
+//! waits for an answer reads the socket itself, one at a time (the *reader*), and hands out what belongs to
+//! others; so a synchronous call costs no detour through another thread. Answers that nobody waits for, and
+//! the end of the worker, are the watcher thread's business. It sleeps in the kernel until something happens:
+//! no deadline wakes it.
 
 mod burst_permit;
 mod calls;

@@ -13,7 +13,7 @@ use super::link::Link;
 /// What the watcher's sleep ended with.
 #[derive(Default)]
 struct Wakeup {
-    is_rung: bool,
+    is_woken: bool,
     is_gone: bool,
     is_readable: bool,
 }
@@ -41,7 +41,7 @@ fn watch_until_trouble(link: &Link) -> Result<(), Trouble> {
             calls.reader == Reader::Watcher
         };
         let wakeup = sleep(link, reads)?;
-        if wakeup.is_rung {
+        if wakeup.is_woken {
             clear_wakeup(link);
         }
         if reads && wakeup.is_readable {
@@ -84,7 +84,7 @@ fn sleep(link: &Link, reads: bool) -> Result<Wakeup, Trouble> {
     };
     let closed = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
     Ok(Wakeup {
-        is_rung: !events(0).is_empty(),
+        is_woken: !events(0).is_empty(),
         is_readable: events(1).contains(PollFlags::POLLIN),
         is_gone: events(1).intersects(closed) || !events(2).is_empty(),
     })

@@ -1,7 +1,7 @@
 //! What workers ask about packed weights, answered.
 //!
-//! Contract: whatever a worker sends costs it its requests at most: one that sends what is no request, does
-//! not take its answers or asks too fast is listened to no more. It goes on serving its client.
+//! Contract: whatever a worker sends costs it at most the right to ask: one that sends what is no request,
+//! does not take its answers or asks too fast is listened to no more. It goes on serving its client.
 //!
 //! Each worker that asks is listened to by a thread of its own. Descriptors come with requests, and with
 //! some the mere closing waits for whoever made them, such as the server of a file system; and freeing a
@@ -35,7 +35,7 @@ const STACK_BYTES: usize = 128 * 1024;
 enum Unheard {
     #[error("it sent {length} bytes with {fds} descriptors, which is no request")]
     NoRequest { length: usize, fds: usize },
-    #[error("it asks too many requests")]
+    #[error("it makes too many requests")]
     TooFast,
     #[error("what it offered are no weights: {0}")]
     Offer(#[from] ShmError),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_ends_the_requests_and_leaves_no_descriptor() {
+    fn what_is_no_request_ends_the_listening_and_leaves_no_descriptor() {
         let get = WeightRequest::Get(name()).encode();
         let offer = WeightRequest::Offer(name()).encode();
         let unsealed = SharedMemory::create(SIZE).unwrap();

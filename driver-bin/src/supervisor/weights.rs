@@ -17,12 +17,12 @@ use nnhal_os::time::TimePoint;
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, WeightsName};
 
-/// WeightRequests that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and
+/// Requests that a worker may make in each [`REQUEST_PERIOD`]. Preparing a model takes three, and
 /// milliseconds.
 const REQUESTS_IN_PERIOD: u32 = 2048;
 
 /// See [`REQUESTS_IN_PERIOD`].
-const QUESTION_PERIOD: Duration = Duration::from_secs(1);
+const REQUEST_PERIOD: Duration = Duration::from_secs(1);
 
 /// A worker, and the user whose client it serves.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +179,7 @@ impl Shared {
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     since: Option<TimePoint>,
-    weight_requests: u32,
+    requests: u32,
 }
 
 impl Pace {
@@ -188,15 +188,15 @@ impl Pace {
     pub(super) fn allows(&mut self, now: TimePoint) -> bool {
         if self
             .since
-            .is_none_or(|since| since.saturating_add(QUESTION_PERIOD) <= now)
+            .is_none_or(|since| since.saturating_add(REQUEST_PERIOD) <= now)
         {
             *self = Pace {
                 since: Some(now),
-                weight_requests: 0,
+                requests: 0,
             };
         }
-        self.weight_requests += 1;
-        self.weight_requests <= REQUESTS_IN_PERIOD
+        self.requests += 1;
+        self.requests <= REQUESTS_IN_PERIOD
     }
 }
 
@@ -387,6 +387,6 @@ mod tests {
         let start = MonotonicClock.now();
         let allowed = (0..3 * REQUESTS_IN_PERIOD).filter(|_| pace.allows(start)).count();
         assert_eq!(allowed as u32, REQUESTS_IN_PERIOD);
-        assert!(pace.allows(start.saturating_add(QUESTION_PERIOD)));
+        assert!(pace.allows(start.saturating_add(REQUEST_PERIOD)));
     }
 }

@@ -362,9 +362,9 @@ mod tests {
         let mut asked = supervisor.join().unwrap();
         let name = *asked[0].0.name();
         assert_eq!(name.size, 256);
-        let weight_requests: Vec<_> = asked.iter().map(|(request, _)| *request).collect();
+        let requests: Vec<_> = asked.iter().map(|(request, _)| *request).collect();
         assert_eq!(
-            weight_requests,
+            requests,
             [
                 WeightRequest::Get(name),
                 WeightRequest::Offer(name),

@@ -20,7 +20,7 @@
 //! | `Separating` | serves its burst while requests follow each other at once | a pause | `Lending` |
 //! | | | tasks are long now | `Alone` |
 //! | `Lending` | offers its burst to the shared pollers | taken | `Lent` |
-//! | | | refused | `Seeking`, to part once a place is free |
+//! | | | refused | `Seeking`, to separate once a place is free |
 //! | `Lent` | rests | the burst is back | `Alone` or `Seeking` |
 //!
 //! The burst ends in every role that serves it, and in `Lent`. Then the thread is `Over`.
@@ -45,7 +45,7 @@ pub(super) enum Role {
         was_refused: bool,
     },
     Polling,
-    /// With whether only a place that becomes free is a reason to part.
+    /// With whether only a place that becomes free is a reason to separate.
     Separating {
         was_refused: bool,
     },
