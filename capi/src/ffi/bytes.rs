@@ -12,8 +12,8 @@ pub(crate) struct CallerBytes {
     length: usize,
 }
 
-/// Room that the caller keeps for writing. There is one value for it, so that its bytes have one reference at
-/// a time.
+/// Memory that the caller keeps for writing. There is one value for it, so that its bytes have one reference
+/// at a time.
 #[derive(Debug)]
 pub(crate) struct CallerBuffer {
     address: *mut u8,
