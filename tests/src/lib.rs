@@ -14,6 +14,7 @@ mod neighbour;
 pub mod older_device;
 mod process;
 mod raw_client;
+mod scripts;
 pub mod vts_cases;
 
 pub use daemon::{DaemonOptions, TestDaemon};
@@ -25,6 +26,7 @@ pub use process::{
     memory_numbers, private_bytes, shared_bytes, shared_mappings, thread_heaps, wait_until,
 };
 pub use raw_client::RawClient;
+pub use scripts::write_script;
 
 /// How long anything may take before a test gives up on it: far above what it takes on a loaded machine.
 pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);

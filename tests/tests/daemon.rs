@@ -1,7 +1,6 @@
 //! The daemon's life: start, service, signals, end, and the ways to refuse to start.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -13,7 +12,7 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, RawClient, TIMEOUT, TestDaemon, activities_of, add_execution, add_model, children_of,
-    is_alive, shared_floats, wait_until,
+    is_alive, shared_floats, wait_until, write_script,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -284,8 +283,7 @@ fn child_that_nobody_waits_for_is_reaped() {
     // As one is whose program did not begin in time.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("driver");
-    std::fs::write(&script, format!("#!/bin/sh\nsleep 60 & exec {EXE} \"$@\"\n")).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    write_script(&script, &format!("sleep 60 & exec {EXE} \"$@\""));
     let daemon = TestDaemon::start(script.to_str().unwrap(), &DaemonOptions::default());
     let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
     let is_sleep =

@@ -1,13 +1,11 @@
 //! Which parts of the jail are in force, where the kernel has all of them and where it has not.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
 use nix::unistd::geteuid;
 use nnhal_tests::escape::{DEVICE, THREAD, THREADED, Way};
-use nnhal_tests::{DaemonOptions, TestDaemon};
+use nnhal_tests::{DaemonOptions, TestDaemon, write_script};
 
 use crate::common::{EXE, Jailed, Outcome, is_possible};
 
@@ -64,8 +62,7 @@ fn namespace(process: impl std::fmt::Display, name: &str) -> PathBuf {
 /// An executable that starts the driver by this command.
 fn started_by(command: &str, directory: &Path) -> String {
     let path = directory.join("driver");
-    std::fs::write(&path, format!("#!/bin/sh\nexec {command} '{EXE}' \"$@\"\n")).unwrap();
-    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &format!("exec {command} '{EXE}' \"$@\""));
     path.to_str().unwrap().to_owned()
 }
 

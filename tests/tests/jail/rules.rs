@@ -16,7 +16,7 @@ use nnhal_client::{
 };
 use nnhal_os::socket::Listener;
 use nnhal_tests::escape::LOOKING;
-use nnhal_tests::{DaemonOptions, KillOnDrop, TIMEOUT, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, KillOnDrop, TIMEOUT, TestDaemon, wait_until, write_script};
 
 use crate::common;
 
@@ -176,11 +176,11 @@ impl Traced {
         let trace = directory.path().join("trace");
         std::fs::write(&trace, "").unwrap();
         let script = format!(
-            "#!/bin/sh\nexec {command} strace -D -f -q -s 0 --pidns-translation -A -o '{}' '{exe}' \"$@\"\n",
+            "exec {command} strace -D -f -q -s 0 --pidns-translation -A -o '{}' '{exe}' \"$@\"",
             trace.display()
         );
-        std::fs::write(&started, script).unwrap();
-        for path in [directory.path(), &started, &trace] {
+        write_script(&started, &script);
+        for path in [directory.path(), &trace] {
             std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
         }
         Traced {

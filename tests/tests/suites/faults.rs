@@ -14,9 +14,7 @@
 //! code.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,7 +24,7 @@ use nix::sys::signal::Signal;
 use nnhal_conformance::generator::choices::Random;
 use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_tests::{TestDaemon, group_of, is_alive, wait_until};
+use nnhal_tests::{TestDaemon, group_of, is_alive, wait_until, write_script};
 
 use crate::client::{Client, End, Said};
 use crate::common::{EXE, Place, Stage, seed, send, sized};
@@ -286,16 +284,12 @@ fn expect_clean((what, fault): (&str, Option<&Fault>), log: &str) {
 fn run_supervisor(place: &Place, fault: Option<&Fault>) -> Ran {
     let what = format!("the supervisor's {fault:?}");
     let (trace, traced) = (place.trace(), place.temporary().join("traced"));
-    // Written once: a script that another thread's new process has open for writing cannot be run.
-    if !traced.exists() {
-        let script = format!(
-            "#!/bin/sh\nexec strace -DDD -q -s 0 $(cat \"$0.words\") -o '{}' '{EXE}' \"$@\"\n",
-            trace.display()
-        );
-        std::fs::write(&traced, script).unwrap();
-        std::fs::set_permissions(&traced, Permissions::from_mode(0o700)).unwrap();
-    }
-    std::fs::write(traced.with_extension("words"), injection(fault).join(" ")).unwrap();
+    let script = format!(
+        "exec strace -DDD -q -s 0 {} -o '{}' '{EXE}' \"$@\"",
+        injection(fault).join(" "),
+        trace.display()
+    );
+    write_script(&traced, &script);
     let started = TestDaemon::try_start_in(&place.runtime_dir(), traced.to_str().unwrap(), &place.options());
     match started {
         Ok(mut daemon) => {

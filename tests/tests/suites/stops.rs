@@ -1,7 +1,5 @@
 //! Processes that are stopped, clocks that jump, disks that are full: threats T26, T27 and T28.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +10,7 @@ use nnhal_client::{
     Clock, CompilationCache, DevicesOptions, Error, ErrorKind, ExecuteOptions, Input, MonotonicClock, Output,
     PrepareOptions,
 };
-use nnhal_tests::{TIMEOUT, TestDaemon, wait_until};
+use nnhal_tests::{TIMEOUT, TestDaemon, wait_until, write_script};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 
 use crate::client::{Client, Said};
@@ -144,11 +142,10 @@ fn no_wait_depends_on_the_wall_clock() {
     let calls = "trace=futex,futex_waitv,clock_nanosleep,nanosleep,timerfd_create,timerfd_settime,timer_create,\
                  setitimer,ppoll,poll,select,pselect6,epoll_wait,epoll_pwait,recvmmsg,clock_gettime,gettimeofday,time";
     let script = format!(
-        "#!/bin/sh\nexec strace -DDD -f -q -s 0 -e {calls} -o '{}' '{EXE}' \"$@\"\n",
+        "exec strace -DDD -f -q -s 0 -e {calls} -o '{}' '{EXE}' \"$@\"",
         trace.display()
     );
-    std::fs::write(&traced, script).unwrap();
-    std::fs::set_permissions(&traced, Permissions::from_mode(0o700)).unwrap();
+    write_script(&traced, &script);
     let mut daemon = TestDaemon::start_in(&place.runtime_dir(), traced.to_str().unwrap(), &place.options());
     let mut strace = Command::new("strace");
     strace
