@@ -2,9 +2,10 @@
 
 use nnhal_hal::ErrorStatus;
 
-/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and
-/// then inside operations whose cost grows faster than their operands. An implementation may also block here:
-/// an execution suspended for another of higher priority keeps its state.
+/// Asked whether to go on: before every step of a preparation and every operation of an execution, between
+/// the blocks of large operations, and now and then inside operations whose cost grows faster than their
+/// operands. An implementation may also block here: an execution suspended for another of higher priority
+/// keeps its state.
 pub trait Interrupt {
     /// Whether to stop now.
     fn check(&self) -> Result<(), Interrupted>;

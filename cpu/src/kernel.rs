@@ -532,9 +532,7 @@ pub struct KernelContext<'a> {
     pub scratch: &'a mut Scratch,
     /// Whether float32 may be computed with the range and precision of float16.
     pub relaxed: bool,
-    /// Asked while kernels work whose cost grows faster than their operands.
-    pub interrupt: &'a dyn Interrupt,
-    /// The threads to compute with.
+    /// The threads to compute with, which also know whether the execution is to go on.
     pub team: &'a Team<'a>,
 }
 
@@ -542,7 +540,7 @@ impl<'a> KernelContext<'a> {
     /// For kernels whose cost grows faster than their operands: see [`Pace`].
     #[must_use]
     pub fn pace(&self) -> Pace<'a> {
-        Pace::new(self.interrupt)
+        Pace::new(self.team)
     }
 }
 
@@ -556,10 +554,10 @@ impl std::fmt::Debug for KernelContext<'_> {
     }
 }
 
-/// How many steps of work a kernel does between two questions whether to go on: well below a millisecond.
+/// How many steps of work a kernel does between two checks: well below a millisecond.
 const WORK_BETWEEN_CHECKS: usize = 1 << 15;
 
-/// Asks every so many steps of work whether the execution is to go on, so that deadlines and cancellation
+/// Checks every so many steps of work whether the execution is to go on, so that deadlines and cancellation
 /// work inside an operation.
 pub struct Pace<'a> {
     interrupt: &'a dyn Interrupt,

@@ -110,8 +110,8 @@ impl<'a> Control<'a> {
         Control { is_measured, ..self }
     }
 
-    /// To be called between operations, at least every few milliseconds where that is possible. Blocks while
-    /// work of higher priority goes first.
+    /// To be called between operations, and where that is possible after 200 us of work within one. Blocks
+    /// while work of higher priority goes first. Work of low priority also yields its processor here.
     ///
     /// # Errors
     ///

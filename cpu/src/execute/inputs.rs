@@ -12,6 +12,7 @@ use nnhal_os::buffer::AlignedSlice;
 use super::ExecutionError;
 use super::run::Execution;
 use crate::fast::copied;
+use crate::interrupt::NeverInterrupted;
 use crate::kernel::bind;
 use crate::plan::cost::MIN_BYTES_FOR_THREADS;
 use crate::threads::{Cost, Helpers, Team, Threads};
@@ -89,12 +90,12 @@ impl Execution {
         let Some((_, partable)) = expected.filter(|_| bytes.len() >= MIN_BYTES_FOR_THREADS) else {
             return fill(0, bytes);
         };
-        let team = Team::new(threads, partable);
-        let threads = team.threads_for(Cost::of_bytes(bytes.len()));
-        let grid = copied(threads, bytes.len());
+        let team = Team::new(threads, partable, &NeverInterrupted);
+        let parts = team.parts_for(Cost::of_bytes(bytes.len()));
+        let grid = copied(parts, bytes.len());
         let failure = OnceLock::new();
         let none: &mut [u8] = &mut [];
-        team.for_each_block(threads, &grid, (bytes, none), |mut block, _| {
+        team.for_each_block(parts.threads, &grid, (bytes, none), |mut block, _| {
             if failure.get().is_none()
                 && let Err(error) = fill(block.columns().start, block.all())
             {

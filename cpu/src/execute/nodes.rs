@@ -10,6 +10,7 @@ use nnhal_os::time::{Clock, MonotonicClock, TimePoint};
 use super::frame::{Frame, Memory};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::fast::FusedStep;
+use crate::interrupt::Interrupt as _;
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate};
 use crate::plan::node::{Node, Work};
 use crate::plan::{FixedOutputs, Plan, Program};
@@ -45,7 +46,8 @@ impl<'a> Runner<'a> {
     #[inline]
     pub(super) fn graph(&mut self, at: SubgraphIndex, frame: &mut Frame) -> Result<(), ExecutionError> {
         let graphs @ (_, plan) = self.subgraph(at);
-        self.nodes((at, graphs), &plan.nodes, frame)
+        self.nodes((at, graphs), &plan.nodes, frame)?;
+        Ok(self.team.outcome()?)
     }
 
     /// Runs nodes, each by its parts where it does not compute as one.
@@ -56,7 +58,7 @@ impl<'a> Runner<'a> {
         frame: &mut Frame,
     ) -> Result<(), ExecutionError> {
         for node in nodes {
-            self.options.interrupt.check()?;
+            self.team.check()?;
             let started = self.options.observer.map(|_| MonotonicClock.now());
             if !self.node((at, graphs), node, frame)? {
                 self.nodes((at, graphs), &node.parts, frame)?;
@@ -275,7 +277,6 @@ impl<'a> Runner<'a> {
             },
             scratch: &mut self.memory.scratch,
             relaxed: self.program.model.model().relax_computation_float32_to_float16,
-            interrupt: self.options.interrupt,
             team: self.team,
         };
         kernel(&mut context)?;

@@ -130,7 +130,7 @@ impl Execution {
             self.choose();
         }
         let (threads, timed) = self.tuner.begin(options.threads, self.partable);
-        let team = Team::new(threads, self.partable);
+        let team = Team::new(threads, self.partable, options.interrupt);
         let mut outcome = Runner {
             program: self.choice.program.as_ref().unwrap_or(&self.program),
             options,

@@ -20,11 +20,11 @@ use super::matmul::lines::Lines;
 use super::pass::Sources;
 use super::strips::{Frame, Outputs, seen};
 use super::{FusedStep, convolution, partition};
-use crate::interrupt::Interrupt;
+use crate::interrupt::Interrupt as _;
 use crate::kernel::{KernelContext, KernelError};
 use crate::plan::cost::ChainThreshold;
 use crate::scratch::Scratch;
-use crate::threads::{Block, Cost, Grid, Team};
+use crate::threads::{Block, Checks, Cost, Grid, Parts, Team};
 
 /// Most layers of a chain.
 pub(super) const MOST_LAYERS: usize = 8;
@@ -118,7 +118,7 @@ impl FusedStep for DepthFirstChain {
         else {
             return Ok(false);
         };
-        ready.run(output, (context.scratch, context.team), context.interrupt)
+        ready.run(output, (context.scratch, context.team))
     }
 
     fn suits(&self, threads: usize) -> bool {
@@ -149,12 +149,10 @@ struct ReadyChain<'v> {
 
 impl ReadyChain<'_> {
     /// Computes the result; says whether it did, which it does unless the memory is not that of floats.
-    /// `interrupt` is asked before each image.
     fn run(
         &self,
         output: &mut [u8],
         (scratch, team): (&mut Scratch, &Team<'_>),
-        interrupt: &dyn Interrupt,
     ) -> Result<bool, KernelError> {
         let (Some(last), Some((first, _)), Ok(output)) = (
             self.chain.links.last(),
@@ -163,7 +161,7 @@ impl ReadyChain<'_> {
         ) else {
             return Ok(false);
         };
-        let threads = team.threads_for(self.chain.cost);
+        let threads = team.parts_for(self.chain.cost).threads;
         let grid = self.grid(threads, last);
         let threads = grid.most_threads(threads);
         let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
@@ -172,11 +170,16 @@ impl ReadyChain<'_> {
             .chunks_exact(first.patches.image_size(&first.patches.input));
         let images = input.zip(output.chunks_exact_mut(last.row * last.height));
         for (number, (input, output)) in images.enumerate() {
-            interrupt.check()?;
-            team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
-                let rows = block.first_row()..block.first_row() + block.rows();
-                self.rows((number, input), (rows, block.all()), memory);
-            });
+            team.check()?;
+            team.for_each_long_block(
+                threads,
+                &grid,
+                (output, &mut *memory),
+                |mut block, memory, checks| {
+                    let rows = block.first_row()..block.first_row() + block.rows();
+                    self.rows((number, input), (rows, block.all()), (memory, checks));
+                },
+            );
         }
         Ok(true)
     }
@@ -187,16 +190,17 @@ impl ReadyChain<'_> {
         if self.chain.threshold.threads > 1 {
             partition::rows_at_once(threads, last.height, last.row)
         } else {
-            partition::rows(threads, last.height, last.row)
+            partition::rows(Parts { threads, blocks: 1 }, last.height, last.row)
         }
     }
 
-    /// Computes some rows of the result of an image.
+    /// Computes some rows of the result of an image, unless it is to stop. It asks at each step: blocks of
+    /// fewer rows would compute more of them twice.
     fn rows(
         &self,
         (image, input): (usize, &[f32]),
         (rows, output): (Range<usize>, &mut [f32]),
-        memory: &mut [f32],
+        (memory, checks): (&mut [f32], &Checks<'_>),
     ) {
         let chain = self.chain;
         let last = chain.links.len() - 1;
@@ -204,6 +208,9 @@ impl ReadyChain<'_> {
         let mut held = [const { 0..0 }; MOST_LAYERS];
         let steps = rows.clone().step_by(chain.step);
         for (from, output) in steps.zip(output.chunks_mut(chain.step * row)) {
+            if from > rows.start && !checks.goes_on() {
+                return;
+            }
             // By layer: which rows are to be computed for the step.
             let mut new = [const { 0..0 }; MOST_LAYERS];
             new[last] = from..from + output.len() / row;

@@ -1,13 +1,23 @@
-//! How outputs are parted among threads.
+//! How outputs are parted: among threads, and into blocks between which an execution can be stopped.
 
 use std::ops::Range;
 
 use super::matmul::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
 use crate::plan::cost::{BLOCKS_PER_THREAD, LEAST_TILES, LEAST_TILES_NEAR, MATRIX_PER_ROWS, NEAR_BYTES};
-use crate::threads::{Cost, Grid, Team};
+use crate::threads::{Cost, Grid, Parts, Team};
 
 /// Blocks of more rows have whole tall tiles, but those of three panels.
 const MANY_ROWS: usize = 16 * ROWS;
+
+/// How many of `units` that take equally long a block has, so that there are about as many blocks as are
+/// wanted.
+fn per_block(parts: Parts, units: usize) -> usize {
+    let most = units.div_ceil(parts.blocks.max(1)).max(1);
+    match parts.threads {
+        1 => most,
+        threads => most.min(even(threads, units, 1)),
+    }
+}
 
 /// How many of `units` that take equally long a block has, at least `least` if there are as many: for each
 /// thread as many blocks as leave it hardly more to do than the others.
@@ -24,9 +34,49 @@ fn even(threads: usize, units: usize, least: usize) -> usize {
 }
 
 /// Blocks of a product of `rows` rows, of `row_bytes` each, with a matrix of `columns` columns and
-/// `matrix_bytes`: rows as they fit a second-level cache, and for several threads fewer of them, or some of
-/// the columns of all.
+/// `matrix_bytes`: those for so many threads, or about as many more as are wanted. A block of fewer rows has
+/// the matrix pass the processor once more, and one of fewer columns has the rows copied once more.
 pub(super) fn product(
+    parts: Parts,
+    rows: (usize, usize),
+    matrix @ (columns, matrix_bytes): (usize, usize),
+) -> Grid {
+    let grid = product_by(parts.threads, rows, matrix);
+    let more = parts.blocks.div_ceil(grid.blocks().max(1));
+    if more <= 1 {
+        return grid;
+    }
+    let most = grid.rows_per_block / (least_tiles(matrix_bytes) * ROWS);
+    let by_rows = match more.min(most) {
+        0 | 1 => grid,
+        times => Grid {
+            rows_per_block: grid.rows_per_block.div_ceil(times).next_multiple_of(2 * ROWS),
+            ..grid
+        },
+    };
+    let more = parts.blocks.div_ceil(by_rows.blocks());
+    if more <= 1 {
+        return by_rows;
+    }
+    let panels = grid.columns_per_block.min(columns).div_ceil(COLUMNS);
+    Grid {
+        columns_per_block: panels.div_ceil(more).next_multiple_of(PANELS).min(panels) * COLUMNS,
+        ..by_rows
+    }
+}
+
+/// Fewest rows of a block with all columns of a matrix of so many bytes, in tiles.
+fn least_tiles(matrix_bytes: usize) -> usize {
+    if matrix_bytes <= NEAR_BYTES {
+        LEAST_TILES_NEAR
+    } else {
+        LEAST_TILES
+    }
+}
+
+/// The same for so many threads, however long it takes: rows as they fit a second-level cache, and for
+/// several threads fewer of them, or some of the columns of all.
+fn product_by(
     threads: usize,
     (rows, row_bytes): (usize, usize),
     (columns, matrix_bytes): (usize, usize),
@@ -45,11 +95,7 @@ pub(super) fn product(
     if threads == 1 {
         return grid(whole, columns);
     }
-    let least = if matrix_bytes <= NEAR_BYTES {
-        LEAST_TILES_NEAR
-    } else {
-        LEAST_TILES
-    };
+    let least = least_tiles(matrix_bytes);
     let panels = columns.div_ceil(COLUMNS);
     // With too few columns as well, rows, as evenly as it goes.
     if rows >= threads * least * ROWS || panels < 2 * threads {
@@ -76,15 +122,11 @@ pub(super) fn product(
 }
 
 /// Blocks of `rows` rows of `columns` elements each that are computed one like the other, in whole rows.
-pub(super) fn rows(threads: usize, rows: usize, columns: usize) -> Grid {
+pub(super) fn rows(parts: Parts, rows: usize, columns: usize) -> Grid {
     Grid {
         rows,
         columns,
-        rows_per_block: if threads == 1 {
-            rows.max(1)
-        } else {
-            even(threads, rows, 1)
-        },
+        rows_per_block: per_block(parts, rows),
         columns_per_block: columns,
     }
 }
@@ -101,12 +143,12 @@ pub(super) fn rows_at_once(threads: usize, rows: usize, columns: usize) -> Grid 
 
 /// Blocks of `elements` that are computed one like the other, each a multiple of `unit` elements but the
 /// last.
-pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
-    let some = if threads == 1 {
+pub(super) fn elements(parts: Parts, elements: usize, unit: usize) -> Grid {
+    let some = if parts == Parts::ONE {
         elements
     } else {
         let unit = unit.max(1);
-        even(threads, elements.div_ceil(unit), 1).saturating_mul(unit)
+        per_block(parts, elements.div_ceil(unit)).saturating_mul(unit)
     };
     Grid {
         rows: 1,
@@ -123,33 +165,38 @@ pub(super) fn for_each_part<T: Send>(
     (output, unit): (&mut [T], usize),
     compute: impl Fn(Range<usize>, &mut [T]) + Sync,
 ) {
-    let threads = team.threads_for(cost);
-    if threads == 1 {
+    let parts = team.parts_for(cost);
+    if parts == Parts::ONE {
         return compute(0..output.len(), output);
     }
-    let grid = elements(threads, output.len(), unit);
+    let grid = elements(parts, output.len(), unit);
     let none: &mut [u8] = &mut [];
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+    team.for_each_block(parts.threads, &grid, (output, none), |mut block, _| {
         compute(block.columns(), block.all());
     });
 }
 
 /// Blocks of so many bytes that are copied: whole pages, if not all begin with one.
-pub(crate) fn copied(threads: usize, bytes: usize) -> Grid {
-    elements(threads, bytes, 4096)
+pub(crate) fn copied(parts: Parts, bytes: usize) -> Grid {
+    elements(parts, bytes, 4096)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{elements, even, product, rows, rows_at_once};
+    use super::{Parts, elements, even, product, rows, rows_at_once};
 
     const NEAR: usize = 1 << 14;
     const FAR: usize = 1 << 22;
 
+    /// For so many threads, and no more blocks than these need.
+    fn by(threads: usize) -> Parts {
+        Parts { threads, blocks: 1 }
+    }
+
     #[test]
     fn single_rows_are_parted_by_columns_and_many_rows_by_rows() {
         let blocks = |threads, rows, matrix| {
-            let grid = product(threads, rows, matrix);
+            let grid = product(by(threads), rows, matrix);
             (grid.rows_per_block, grid.columns_per_block)
         };
         assert_eq!(blocks(2, (1, 4096), (1000, FAR)), (1, 256));
@@ -167,12 +214,12 @@ mod tests {
 
     #[test]
     fn few_rows_are_parted_if_the_matrix_is_at_hand() {
-        let rows = |rows, bytes| product(2, (rows, 512), (128, bytes)).rows_per_block;
+        let rows = |rows, bytes| product(by(2), (rows, 512), (128, bytes)).rows_per_block;
         assert_eq!(rows(36, NEAR), 18);
         assert_eq!(rows(36, FAR), 36);
         assert_eq!(rows(9, NEAR), 9);
         // Too few columns to be parted.
-        assert_eq!(product(2, (90, 16), (24, FAR)).rows_per_block, 45);
+        assert_eq!(product(by(2), (90, 16), (24, FAR)).rows_per_block, 45);
     }
 
     #[test]
@@ -197,14 +244,52 @@ mod tests {
 
     #[test]
     fn one_thread_has_one_block() {
-        assert_eq!(rows(1, 10, 3).rows_per_block, 10);
-        assert_eq!(elements(1, 10, 8).columns_per_block, 10);
-        assert_eq!(elements(2, 100, 8).columns_per_block, 56);
-        assert_eq!(elements(2, 1000, 8).columns_per_block, 256);
-        assert_eq!(rows(4, 3, 5).rows_per_block, 1);
+        assert_eq!(rows(by(1), 10, 3).rows_per_block, 10);
+        assert_eq!(elements(by(1), 10, 8).columns_per_block, 10);
+        assert_eq!(elements(by(2), 100, 8).columns_per_block, 56);
+        assert_eq!(elements(by(2), 1000, 8).columns_per_block, 256);
+        assert_eq!(rows(by(4), 3, 5).rows_per_block, 1);
         assert_eq!(rows_at_once(1, 10, 3).rows_per_block, 10);
         assert_eq!(rows_at_once(3, 10, 3).rows_per_block, 4);
         assert_eq!(rows_at_once(4, 0, 3).rows_per_block, 1);
-        assert_eq!(elements(3, 0, 8).columns_per_block, 8);
+        assert_eq!(elements(by(3), 0, 8).columns_per_block, 8);
+    }
+
+    #[test]
+    fn there_are_as_many_blocks_as_are_wanted() {
+        for threads in 1..5 {
+            for blocks in [1, 2, 7, 40] {
+                let parts = Parts { threads, blocks };
+                let grids = [
+                    rows(parts, 100, 3),
+                    elements(parts, 10_000, 64),
+                    // Many rows, few of many columns, and some of both.
+                    product(parts, (12_544, 128), (64, NEAR)),
+                    product(parts, (49, 4096), (10_240, FAR)),
+                    product(parts, (200, 4096), (1024, FAR)),
+                ];
+                for grid in grids {
+                    assert!(4 * grid.blocks() >= 3 * blocks, "{parts:?} {grid:?}");
+                }
+                // Of those for several threads blocks may be narrower.
+                if threads == 1 {
+                    assert_eq!(grids[3].columns_per_block % (super::PANELS * super::COLUMNS), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_no_smaller_than_their_units() {
+        let parts = Parts {
+            threads: 1,
+            blocks: 1000,
+        };
+        assert_eq!(rows(parts, 3, 9).rows_per_block, 1);
+        assert_eq!(elements(parts, 100, 64).columns_per_block, 64);
+        let few = product(parts, (5, 64), (48, NEAR));
+        assert_eq!((few.rows_per_block, few.columns_per_block), (5, 48));
+        let some = product(parts, (30, 64), (480, NEAR));
+        assert_eq!((some.rows_per_block, some.columns_per_block), (24, 64));
     }
 }

@@ -3,6 +3,7 @@
 use nnhal_hal::ops::padding::Window;
 
 use super::matmul::tile::COLUMNS;
+use crate::interrupt::NeverInterrupted;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::{Block, Grid, Team, Threads};
 
@@ -19,7 +20,8 @@ pub(super) fn each_block<T: Send>(
         columns_per_block: 4 * COLUMNS,
     };
     let none: &mut [u8] = &mut [];
-    Team::new(Threads::ALONE, 0).for_each_block(1, &grid, (output, none), |block, _| work(block));
+    Team::new(Threads::ALONE, 0, &NeverInterrupted)
+        .for_each_block(1, &grid, (output, none), |block, _| work(block));
 }
 
 /// The least sum of which a multiplier makes a result.

@@ -1,4 +1,4 @@
-//! Results do not depend on how many threads compute them.
+//! Results do not depend on how many threads compute them, and large operations can be stopped.
 
 use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
 use nnhal_os::cores::{Cores, OwnCores};
@@ -6,7 +6,7 @@ use nnhal_os::cores::{Cores, OwnCores};
 use super::simd::multiplies_bytes;
 use crate::kernels::testing::OneOperation;
 use crate::threads::{Helpers, Threads};
-use crate::{KernelSet, RunOptions};
+use crate::{Interrupt, Interrupted, KernelSet, RunOptions};
 
 const TYPES: [OperandType; 3] = [
     OperandType::TENSOR_FLOAT32,
@@ -351,5 +351,104 @@ fn recurrent_cells_are_the_same_by_any_number_of_threads() {
             .output(ty, &[1, 650])
             .output(ty, &[1, 650])
             .with_constants()
+    });
+}
+
+/// Says at the third check that the execution is to stop: the first is before the operation.
+#[derive(Default)]
+struct StopsInside(std::cell::Cell<u32>);
+
+impl Interrupt for StopsInside {
+    fn check(&self) -> Result<(), Interrupted> {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() < 3 {
+            Ok(())
+        } else {
+            Err(Interrupted::Cancelled)
+        }
+    }
+}
+
+/// An operation can be stopped before it ends.
+fn expect_stop(name: &str, make: impl Fn() -> OneOperation) {
+    let interrupt = StopsInside::default();
+    let options = RunOptions {
+        interrupt: &interrupt,
+        ..RunOptions::default()
+    };
+    let error = make().run_by(KernelSet::Fast, &options).err();
+    assert_eq!(error, Some(Interrupted::Cancelled.to_string()), "{name}");
+}
+
+/// So can one that several threads compute, which gives the same bits by any number of them.
+fn expect_stop_and_same_bits(name: &str, make: impl Fn() -> OneOperation) {
+    expect_stop(name, &make);
+    expect_same_bits(name, make);
+}
+
+#[test]
+fn large_operations_can_be_stopped_before_they_end() {
+    for ty in TYPES {
+        let constants = |operation, dims: &[&[u32]]| {
+            let one = OneOperation::new(operation);
+            dims.iter().fold(one, |one, dims| values(one, ty, dims))
+        };
+        expect_stop_and_same_bits(&format!("CONV_2D {ty}"), || {
+            let one = constants(OperationType::CONV_2D, &[&[1, 40, 40, 128], &[256, 3, 3, 128]]);
+            let one = scalars(bias(one, ty, 256), &[1, 1, 1, 0]).with_constants();
+            output(one, ty, &[1, 40, 40, 256])
+        });
+        let several = || {
+            let one = constants(OperationType::CONV_2D, &[&[6, 20, 20, 128], &[128, 3, 3, 128]]);
+            let one = scalars(bias(one, ty, 128), &[1, 1, 1, 0]).with_constants();
+            output(one, ty, &[6, 20, 20, 128])
+        };
+        expect_stop_and_same_bits(&format!("CONV_2D of several images {ty}"), several);
+        if ty != OperandType::TENSOR_FLOAT32 {
+            // In blocks as by an algorithm without any.
+            let by = |kernels| {
+                several()
+                    .run_by(kernels, &RunOptions::default())
+                    .unwrap()
+                    .remove(0)
+                    .bytes
+            };
+            assert!(by(KernelSet::Fast) == by(KernelSet::Reference), "{ty}");
+        }
+        expect_stop_and_same_bits(&format!("FULLY_CONNECTED {ty}"), || {
+            let one = constants(OperationType::FULLY_CONNECTED, &[&[40, 1024], &[2048, 1024]]);
+            let one = bias(one, ty, 2048).i32(0).with_constants();
+            output(one, ty, &[40, 2048])
+        });
+        expect_stop_and_same_bits(&format!("DEPTHWISE_CONV_2D {ty}"), || {
+            let one = constants(
+                OperationType::DEPTHWISE_CONV_2D,
+                &[&[1, 160, 160, 96], &[1, 3, 3, 96]],
+            );
+            let one = scalars(bias(one, ty, 96), &[1, 1, 1, 1, 0]).with_constants();
+            output(one, ty, &[1, 160, 160, 96])
+        });
+        expect_stop_and_same_bits(&format!("ADD {ty}"), || {
+            let one = constants(OperationType::ADD, &[&[1300, 2000], &[1300, 2000]]);
+            one.i32(0)
+                .with_constants()
+                .output_operand(operand(ty, &[1300, 2000]))
+        });
+        expect_stop_and_same_bits(&format!("RESIZE_BILINEAR {ty}"), || {
+            let one = values(
+                OneOperation::new(OperationType::RESIZE_BILINEAR),
+                ty,
+                &[1, 65, 65, 64],
+            );
+            let one = scalars(one, &[260, 260]).with_constants();
+            one.output_operand(operand(ty, &[1, 260, 260, 64]))
+        });
+    }
+    let ty = OperandType::TENSOR_FLOAT32;
+    expect_stop("a sequence of recurrent cells", || {
+        let one = OneOperation::new(OperationType::UNIDIRECTIONAL_SEQUENCE_RNN);
+        let dims: [&[u32]; 5] = [&[1, 40, 128], &[256, 128], &[256, 256], &[256], &[1, 256]];
+        let one = dims.iter().fold(one, |one, dims| values(one, ty, dims));
+        scalars(one, &[1, 0]).output(ty, &[1, 40, 256]).with_constants()
     });
 }

@@ -8,7 +8,7 @@ use nnhal_hal::{OperationType, ops, tflite};
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::CONV_2D, convolution),
@@ -91,8 +91,8 @@ impl Layer for Convolution {
         input: &[A::Input],
         weights: &[A::Weight],
         output: &mut [A::Output],
-        scratch: LayerScratch<'_, A::Operand>,
-    ) {
+        (scratch, pace): (LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError> {
         let (channels, length) = (self.output.channels / self.groups, self.patch());
         for group in 0..self.groups {
             let filters = Filters::new(
@@ -112,9 +112,10 @@ impl Layer for Convolution {
                         arithmetic.input(element)
                     });
                 }
-                filters.apply(scratch.patches, pixels, output, &self.output);
-            });
+                filters.apply(scratch.patches, pixels, (&mut *output, &self.output), pace)
+            })?;
         }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use super::convolution::taps;
 use super::image::{Image, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::DEPTHWISE_CONV_2D, depthwise_convolution),
@@ -74,13 +74,14 @@ impl Layer for Depthwise {
         input: &[A::Input],
         weights: &[A::Weight],
         output: &mut [A::Output],
-        scratch: LayerScratch<'_, A::Operand>,
-    ) {
+        (scratch, pace): (LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError> {
         for (operand, weight) in scratch.weights.iter_mut().zip(weights) {
             *operand = arithmetic.weight(*weight);
         }
         let channels = 0..self.input.channels;
         for pixel in self.output.pixels() {
+            pace.work(scratch.weights.len())?;
             let rows = taps(&self.geometry.vertical, pixel.row);
             let columns = taps(&self.geometry.horizontal, pixel.column);
             let image = (input, &self.input);
@@ -99,6 +100,7 @@ impl Layer for Depthwise {
                 output[at + channel * self.output.channel_step] = arithmetic.finish(channel, *sum);
             }
         }
+        Ok(())
     }
 }
 

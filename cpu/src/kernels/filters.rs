@@ -5,13 +5,17 @@ use std::ops::Range;
 use super::image::{Image, Pixel};
 use super::layer::Arithmetic;
 use super::products::{BLOCK, Product};
+use crate::kernel::{KernelError, Pace};
 
 /// Pixels whose windows are multiplied with a filter at once, so that the filter is read once for all of
 /// them.
 pub(super) const TILE: usize = 4;
 
-/// Calls `each` with up to [`TILE`] pixels at a time.
-pub(super) fn for_each_tile(mut pixels: impl Iterator<Item = Pixel>, mut each: impl FnMut(&[Pixel])) {
+/// Calls `each` with up to [`TILE`] pixels at a time, until it fails.
+pub(super) fn for_each_tile(
+    mut pixels: impl Iterator<Item = Pixel>,
+    mut each: impl FnMut(&[Pixel]) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
     loop {
         let mut tile = [Pixel::default(); TILE];
         let mut count = 0;
@@ -20,10 +24,10 @@ pub(super) fn for_each_tile(mut pixels: impl Iterator<Item = Pixel>, mut each: i
             count += 1;
         }
         if count > 0 {
-            each(&tile[..count]);
+            each(&tile[..count])?;
         }
         if count < TILE {
-            return;
+            return Ok(());
         }
     }
 }
@@ -71,30 +75,31 @@ impl<'a, A: Arithmetic> Filters<'a, A> {
         }
     }
 
-    /// Computes the channels of some pixels from what their windows see, one patch after the other.
+    /// Computes the channels of some pixels from what their windows see, one patch after the other; fails if
+    /// the execution is interrupted.
     pub(super) fn apply(
         &self,
         patches: &[A::Operand],
         pixels: &[Pixel],
-        output: &mut [A::Output],
-        image: &Image,
-    ) {
+        (output, image): (&mut [A::Output], &Image),
+        pace: &mut Pace<'_>,
+    ) -> Result<(), KernelError> {
         if let Ok(pixels) = <&[Pixel; TILE]>::try_from(pixels) {
-            self.apply_to(patches, pixels, output, image);
-            return;
+            return self.apply_to(patches, pixels, (output, image), pace);
         }
         for (patch, pixel) in patches.chunks_exact(self.length).zip(pixels) {
-            self.apply_to(patch, std::array::from_ref(pixel), output, image);
+            self.apply_to(patch, std::array::from_ref(pixel), (&mut *output, image), pace)?;
         }
+        Ok(())
     }
 
     fn apply_to<const N: usize>(
         &self,
         patches: &[A::Operand],
         pixels: &[Pixel; N],
-        output: &mut [A::Output],
-        image: &Image,
-    ) {
+        (output, image): (&mut [A::Output], &Image),
+        pace: &mut Pace<'_>,
+    ) -> Result<(), KernelError> {
         let columns: [&[A::Operand]; N] = std::array::from_fn(|index| &patches[index * self.length..]);
         let at = pixels.map(|pixel| image.at(pixel.batch, pixel.row, pixel.column));
         for (weights, first) in self
@@ -102,6 +107,7 @@ impl<'a, A: Arithmetic> Filters<'a, A> {
             .chunks_exact(BLOCK * self.length)
             .zip(self.channels.clone().step_by(BLOCK))
         {
+            pace.work(N * BLOCK * self.length)?;
             let sums = A::Operand::block(weights, columns);
             for (at, sums) in at.into_iter().zip(sums) {
                 for (channel, sum) in (first..self.channels.end).zip(sums) {
@@ -109,5 +115,6 @@ impl<'a, A: Arithmetic> Filters<'a, A> {
                 }
             }
         }
+        Ok(())
     }
 }

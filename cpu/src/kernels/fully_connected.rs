@@ -4,7 +4,7 @@ use nnhal_hal::{OperationType, tflite};
 
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::FULLY_CONNECTED, fully_connected),
@@ -44,8 +44,8 @@ impl Layer for FullyConnected {
         input: &[A::Input],
         weights: &[A::Weight],
         output: &mut [A::Output],
-        scratch: LayerScratch<'_, A::Operand>,
-    ) {
+        (scratch, pace): (LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError> {
         for (operand, element) in scratch.patches.iter_mut().zip(input) {
             *operand = arithmetic.input(*element);
         }
@@ -58,9 +58,11 @@ impl Layer for FullyConnected {
                 .chunks_exact(self.size)
                 .zip(output.chunks_exact_mut(self.units))
             {
+                pace.work(self.size)?;
                 outputs[unit] = arithmetic.finish(unit, A::Operand::dot(scratch.weights, input));
             }
         }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use super::activation_range::{Activation, clamp};
 use super::element::{Float, Quantized, not_taken};
 use super::fixed_point::Multiplier;
 use super::products::Product;
-use crate::kernel::{KernelContext, KernelError};
+use crate::kernel::{KernelContext, KernelError, Pace};
 
 /// How the elements of one combination of types become products and outputs.
 pub(super) trait Arithmetic {
@@ -47,14 +47,15 @@ pub(super) struct LayerScratch<'a, P: Product> {
 pub(super) trait Layer {
     fn scratch(&self) -> ScratchLengths;
 
+    /// Computes the output; fails if the execution is interrupted.
     fn compute<A: Arithmetic>(
         &self,
         arithmetic: &A,
         input: &[A::Input],
         weights: &[A::Weight],
         output: &mut [A::Output],
-        scratch: LayerScratch<'_, A::Operand>,
-    );
+        memory: (LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError>;
 }
 
 /// Computes a layer with the types of its operands. Input `activation` holds the fused activation; there are
@@ -122,6 +123,7 @@ fn float<T: Float>(
         bias: context.inputs.data::<T>(2)?,
         range: activation.range(),
     };
+    let mut pace = context.pace();
     let lengths = layer.scratch();
     let [patches, weights, sums] =
         context
@@ -132,13 +134,15 @@ fn float<T: Float>(
         context.inputs.data::<T>(0)?,
         context.inputs.data::<T>(1)?,
         context.outputs.data::<T>(0)?,
-        LayerScratch {
-            patches,
-            weights,
-            sums,
-        },
-    );
-    Ok(())
+        (
+            LayerScratch {
+                patches,
+                weights,
+                sums,
+            },
+            &mut pace,
+        ),
+    )
 }
 
 /// A quantised element that is multiplied and summed.
@@ -248,6 +252,7 @@ fn quantized<T: Factor, W: Quantized>(
     let output = context.outputs.tensor(0)?;
     let (output_scale, output_zero) = (output.scale(), output.zero_point());
     let (low, high) = activation.quantized_range(output_scale, output_zero, T::LEAST, T::MOST);
+    let mut pace = Pace::new(context.team);
     let lengths = layer.scratch();
     let [patches, operands, sums, multipliers] = context.scratch.carve::<u8, 4>([
         lengths.patches * size_of::<T::Operand>(),
@@ -278,11 +283,61 @@ fn quantized<T: Factor, W: Quantized>(
         input.data::<T>()?,
         weights.data::<W>()?,
         output.into_data::<T>()?,
-        LayerScratch {
-            patches: bytemuck::cast_slice_mut(patches),
-            weights: bytemuck::cast_slice_mut(operands),
-            sums: bytemuck::cast_slice_mut(sums),
-        },
-    );
-    Ok(())
+        (
+            LayerScratch {
+                patches: bytemuck::cast_slice_mut(patches),
+                weights: bytemuck::cast_slice_mut(operands),
+                sums: bytemuck::cast_slice_mut(sums),
+            },
+            &mut pace,
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::{OneOperation, ends_by_the_deadline};
+
+    /// A layer of zeros, and as many of its arguments behind the bias.
+    fn layer(operation: OperationType, dims: [&[u32]; 3], arguments: &[i32], output: &[u32]) -> OneOperation {
+        let one = dims.iter().fold(OneOperation::new(operation), |one, dims| {
+            let zeros = vec![0.0_f32; dims.iter().product::<u32>() as usize];
+            one.tensor(T::TENSOR_FLOAT32, dims, &zeros)
+        });
+        let one = arguments.iter().fold(one, |one, value| one.i32(*value));
+        one.output(T::TENSOR_FLOAT32, output)
+    }
+
+    #[test]
+    fn deadline_ends_large_layers() {
+        let image: &[u32] = &[1, 32, 32, 16];
+        let filters: [&[u32]; 3] = [&[16, 3, 3, 16], &[1, 3, 3, 16], &[16, 2, 2, 16]];
+        ends_by_the_deadline(layer(
+            OperationType::CONV_2D,
+            [image, filters[0], &[16]],
+            &[1, 1, 1, 0],
+            image,
+        ));
+        ends_by_the_deadline(layer(
+            OperationType::DEPTHWISE_CONV_2D,
+            [image, filters[1], &[16]],
+            &[1, 1, 1, 1, 0],
+            image,
+        ));
+        let transposed = layer(
+            OperationType::TRANSPOSE_CONV_2D,
+            [image, filters[2], &[16]],
+            &[0, 0, 0, 0, 2, 2, 0],
+            &[1, 64, 64, 16],
+        );
+        ends_by_the_deadline(transposed.tensor(T::BOOL, &[], &[0_u8]));
+        ends_by_the_deadline(layer(
+            OperationType::FULLY_CONNECTED,
+            [&[8, 256], &[128, 256], &[128]],
+            &[0],
+            &[8, 128],
+        ));
+    }
 }

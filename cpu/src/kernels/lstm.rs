@@ -10,7 +10,7 @@ use super::lstm_cell::{Cell, Pass, Settings, State};
 use super::recurrent::{
     self, FloatInputs, Items, PreparedCell, PreparedCells, linked_inputs, store_given, store_numbered,
 };
-use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
+use crate::kernel::{Inputs, Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::LSTM, run),
@@ -67,6 +67,7 @@ fn single_cell(
     sequence: SequenceShape,
     numbers: [Option<usize>; 3],
 ) -> Result<(), KernelError> {
+    let team = context.team;
     let inputs = context.inputs;
     let settings = Settings::new(&inputs, 20)?;
     let (units, values) = sizes(&inputs, at)?;
@@ -94,12 +95,14 @@ fn single_cell(
         backward: false,
         output: (&mut *output, Items::whole(sequence, values)),
         gates,
+        pace: Pace::new(team),
     };
-    Cell::new(&inputs, at, (settings, prepared))?.run(&mut state, &mut pass);
+    Cell::new(&inputs, at, (settings, prepared))?.run(&mut state, &mut pass)?;
     store_numbered(&mut context.outputs, numbers, [output, output_state, cell_state])
 }
 
 fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
+    let team = context.team;
     let inputs = context.inputs;
     let rules = inputs.rules();
     let settings = Settings::new(&inputs, 48)?;
@@ -159,9 +162,10 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
                 Items::of_cell(sequence, [forward_values, backward_values], merged, direction),
             ),
             gates: &mut gates[..4 * sizes[direction].0],
+            pace: Pace::new(team),
         };
         let prepared = cells[direction];
-        Cell::new(&inputs, at, (settings, prepared))?.run(state, &mut pass);
+        Cell::new(&inputs, at, (settings, prepared))?.run(state, &mut pass)?;
     }
     let results: [&[f32]; 6] = [
         forward,

@@ -12,7 +12,7 @@ use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 
 use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{FloatInputs, Items, PreparedCell, add_product, dot, steps};
-use crate::kernel::{Inputs, KernelError};
+use crate::kernel::{Inputs, KernelError, Pace};
 
 /// What keeps the variance of a layer from being 0.
 const NORMALISATION_EPSILON: f32 = 1e-8;
@@ -169,6 +169,7 @@ pub(super) struct Pass<'a> {
     pub(super) output: (&'a mut [f32], Items),
     /// Four values for each unit.
     pub(super) gates: &'a mut [f32],
+    pub(super) pace: Pace<'a>,
 }
 
 impl<'a> Cell<'a> {
@@ -198,7 +199,10 @@ impl<'a> Cell<'a> {
     }
 
     /// Every step of every batch; `state` goes from the initial to the final one.
-    pub(super) fn run(&self, state: &mut State<'_>, pass: &mut Pass<'_>) {
+    ///
+    /// # Errors
+    /// The execution has been interrupted.
+    pub(super) fn run(&self, state: &mut State<'_>, pass: &mut Pass<'_>) -> Result<(), KernelError> {
         let shape = pass.input.1.shape;
         let outputs = pass.output.1.values;
         for step in steps(shape.steps, pass.backward) {
@@ -207,12 +211,14 @@ impl<'a> Cell<'a> {
                     input: &pass.input.0[pass.input.1.range(step, batch)],
                     aux: pass.aux.map(|(data, items)| &data[items.range(step, batch)]),
                 };
+                pass.pace.work(4 * self.units * (read.input.len() + outputs))?;
                 let output = &mut state.output[batch * outputs..][..outputs];
                 let cell = &mut state.cell[batch * self.units..][..self.units];
                 self.step(&read, output, cell, pass.gates);
                 pass.output.0[pass.output.1.range(step, batch)].copy_from_slice(output);
             }
         }
+        Ok(())
     }
 
     fn step(&self, read: &Step<'_>, output: &mut [f32], cell: &mut [f32], gates: &mut [f32]) {

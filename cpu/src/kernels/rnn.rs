@@ -13,7 +13,7 @@ use super::recurrent::{
     self, FloatInputs, Items, PreparedCell, PreparedCells, add_product, linked_inputs, steps, store_given,
     store_numbered,
 };
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::RNN, run),
@@ -89,23 +89,28 @@ impl<'a> Cell<'a> {
     }
 
     /// Every step of every batch; `state` goes from the initial to the final one.
+    ///
+    /// # Errors
+    /// The execution has been interrupted.
     fn run(
         &self,
         input: (&[f32], Items),
         aux: Option<(&[f32], Items)>,
         state: &mut [f32],
         pass: &mut Pass<'_>,
-    ) {
+    ) -> Result<(), KernelError> {
         let shape = input.1.shape;
         let units = self.units();
         for step in steps(shape.steps, pass.backward) {
             for batch in 0..shape.batches as usize {
+                pass.pace.work(units * (input.1.values + units))?;
                 let state = &mut state[batch * units..][..units];
                 let aux = aux.map(|(data, items)| &data[items.range(step, batch)]);
                 self.step(&input.0[input.1.range(step, batch)], aux, state, pass.sums);
                 pass.output[pass.items.range(step, batch)].copy_from_slice(state);
             }
         }
+        Ok(())
     }
 }
 
@@ -115,6 +120,7 @@ struct Pass<'a> {
     output: &'a mut [f32],
     items: Items,
     sums: &'a mut [f32],
+    pace: Pace<'a>,
 }
 
 /// RNN is a sequence of one step. Its outputs are the state and the output, which are the same.
@@ -140,6 +146,7 @@ fn single_cell(
     (activation, prepared): (CellActivation, Option<&dyn PreparedCell>),
     outputs: [Option<usize>; 2],
 ) -> Result<(), KernelError> {
+    let team = context.team;
     let inputs = context.inputs;
     let units = inputs.tensor(ONE_CELL.first)?.shape.dim(0) as usize;
     let state_length = sequence.batches as usize * units;
@@ -159,13 +166,15 @@ fn single_cell(
         items: Items::whole(sequence, units),
         output: &mut *output,
         sums,
+        pace: Pace::new(team),
     };
     let items = Items::whole(sequence, sequence.values as usize);
-    cell.run((inputs.required(0)?, items), None, state, &mut pass);
+    cell.run((inputs.required(0)?, items), None, state, &mut pass)?;
     store_numbered(&mut context.outputs, outputs, [output, state])
 }
 
 fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
+    let team = context.team;
     let inputs = context.inputs;
     let rules = inputs.rules();
     let (time_major, merged) = (rules.bool(13)?, rules.bool(14)?);
@@ -217,8 +226,9 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> R
             },
             items: Items::of_cell(sequence, [forward_units, backward_units], merged, at),
             sums: &mut sums[..cell.units()],
+            pace: Pace::new(team),
         };
-        cell.run(input[at], aux, state, &mut pass);
+        cell.run(input[at], aux, state, &mut pass)?;
     }
     let results: [&[f32]; 4] = [forward_output, backward_output, forward_state, backward_state];
     store_given(&mut context.outputs, &results, merged)

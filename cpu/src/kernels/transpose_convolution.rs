@@ -7,7 +7,7 @@ use nnhal_hal::{OperationType, tflite};
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::TRANSPOSE_CONV_2D, transpose_convolution),
@@ -92,8 +92,8 @@ impl TransposeConvolution {
         arithmetic: &A,
         (input, weights): (&[A::Input], &[A::Weight]),
         output: &mut [A::Output],
-        scratch: &mut LayerScratch<'_, A::Operand>,
-    ) {
+        (scratch, pace): (&mut LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError> {
         let depth = self.input.channels;
         let length = rows.taps * columns.taps * depth;
         let pixels = self.output.pixels_at(
@@ -108,7 +108,7 @@ impl TransposeConvolution {
                         arithmetic.finish(channel, bytemuck::Zeroable::zeroed());
                 }
             }
-            return;
+            return Ok(());
         }
         let (filter_height, filter_width) = (
             self.geometry.vertical.filter as usize,
@@ -135,8 +135,8 @@ impl TransposeConvolution {
                     arithmetic.input(element)
                 });
             }
-            filters.apply(scratch.patches, pixels, output, &self.output);
-        });
+            filters.apply(scratch.patches, pixels, (&mut *output, &self.output), pace)
+        })
     }
 }
 
@@ -158,8 +158,8 @@ impl Layer for TransposeConvolution {
         input: &[A::Input],
         weights: &[A::Weight],
         output: &mut [A::Output],
-        mut scratch: LayerScratch<'_, A::Operand>,
-    ) {
+        (mut scratch, pace): (LayerScratch<'_, A::Operand>, &mut Pace<'_>),
+    ) -> Result<(), KernelError> {
         for rows in Phase::all(&self.geometry.vertical, self.output.height) {
             for columns in Phase::all(&self.geometry.horizontal, self.output.width) {
                 self.compute_phase(
@@ -167,10 +167,11 @@ impl Layer for TransposeConvolution {
                     arithmetic,
                     (input, weights),
                     output,
-                    &mut scratch,
-                );
+                    (&mut scratch, &mut *pace),
+                )?;
             }
         }
+        Ok(())
     }
 }
 

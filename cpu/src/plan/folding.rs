@@ -63,6 +63,7 @@ pub(super) fn fold(
     let Some(mut values) = sized((operation, operands), &shapes, room) else {
         return Ok(None);
     };
+    let team = Team::new(Threads::ALONE, 0, interrupt);
     let outcome = kernel(&mut KernelContext {
         inputs,
         outputs: Outputs {
@@ -72,9 +73,9 @@ pub(super) fn fold(
         },
         scratch: &mut Scratch::default(),
         relaxed,
-        interrupt,
-        team: &Team::new(Threads::ALONE, 0),
+        team: &team,
     });
+    team.outcome()?;
     match outcome {
         Ok(()) => {}
         Err(KernelError::Interrupted(interrupted)) => return Err(interrupted),

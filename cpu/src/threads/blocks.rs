@@ -130,6 +130,12 @@ impl<'a, T> Blocks<'a, T> {
         Blocks::new(memory, grid)
     }
 
+    /// Whether any has not been taken yet.
+    pub(super) fn are_left(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        left & BLOCK_MASK < left >> BLOCK_BITS
+    }
+
     /// The next block from this end; none when all have been taken.
     pub(super) fn take(&self, end: End) -> Option<Block<'_, T>> {
         let without = |left: u64| {

@@ -315,15 +315,15 @@ pub(super) fn chosen(mailboxes: &[Mailbox], bits: u64) -> impl Iterator<Item = &
         .map(|(_, mailbox)| mailbox)
 }
 
-/// Has the calling thread do `work(0)`, and the helpers of the mailboxes in `bits`, which the caller has
-/// claimed and which have helpers, `work(1)`, `work(2)` and so on, if they come in time. Returns when all who
-/// came are done.
+/// Has the calling thread do `lead`, and the helpers of the mailboxes in `bits`, which the caller has claimed
+/// and which have helpers, `help(1)`, `help(2)` and so on, if they come in time. Returns when all who came
+/// are done.
 ///
 /// # Panics
-/// If `work` does, on whichever thread.
-pub(super) fn share(mailboxes: &[Mailbox], bits: u64, work: &(dyn Fn(usize) + Sync)) {
+/// If `lead` or `help` does.
+pub(super) fn share(mailboxes: &[Mailbox], bits: u64, lead: impl FnOnce(), help: &(dyn Fn(usize) + Sync)) {
     let job = Job {
-        work,
+        work: help,
         panic: Mutex::new(None),
     };
     {
@@ -334,7 +334,7 @@ pub(super) fn share(mailboxes: &[Mailbox], bits: u64, work: &(dyn Fn(usize) + Sy
         for (before, mailbox) in chosen(mailboxes, bits).enumerate() {
             mailbox.post(&job, before + 1);
         }
-        work(0);
+        lead();
     }
     let panic = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(panic) = panic {

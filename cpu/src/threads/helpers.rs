@@ -55,6 +55,11 @@ impl Helpers {
         self.mailboxes.len()
     }
 
+    /// Whether the system prefers other threads to them.
+    pub(super) fn are_nice(&self) -> bool {
+        self.are_nice
+    }
+
     pub(super) fn mailboxes(&self) -> &[Mailbox] {
         &self.mailboxes
     }

@@ -5,6 +5,7 @@
 //! joined by helper threads, which are made when they are first needed; not where executions have been found
 //! to be faster without (`parallelism_tuner.rs`). Contract:
 //!
+//! - **An execution can be stopped within a large operation**: its leader asks between two blocks.
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of
 //!   which one thread computes as it would be computed alone, and layers that only several threads compute
 //!   together give what each gives by itself (the tests of `depth_first.rs` compare them).
@@ -20,13 +21,16 @@
 //! - A helper that panics takes its panic to the thread that it helped.
 
 mod blocks;
+mod checks;
 mod hand_over;
 mod helpers;
 mod parallelism_tuner;
 mod spin_policy;
 mod team;
 
+pub(crate) use checks::Checks;
 pub use helpers::{Helpers, MAX_HELPERS};
+pub(crate) use team::Parts;
 pub use team::Team;
 
 pub(crate) use blocks::{Block, Grid};

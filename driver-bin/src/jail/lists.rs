@@ -126,7 +126,7 @@ pub(crate) const SERVING: &[Rule] = &[
         SYS_sched_yield,
         Clients,
         [],
-        "a burst that polls lets others go first"
+        "a burst that polls, or work of low priority, lets others go first"
     ),
     rule!(SYS_clone, Always, [THREAD], "threads, and nothing but threads"),
     rule!(SYS_rseq, Always, [], "the start of a thread"),

@@ -281,3 +281,29 @@ fn progress_moves_on_while_work_runs() {
     drop(ticket);
     assert_eq!(observer.progress(), None);
 }
+
+#[test]
+fn work_of_low_priority_yields_its_processor_at_checkpoints() {
+    let scheduler = Scheduler::alone(1);
+    let yields = |priority| {
+        let ticket = Ticket::new(&scheduler, priority);
+        ticket.enter(Deadline::NONE).unwrap();
+        let started = MonotonicClock.now();
+        ticket.checkpoint(Deadline::NONE).unwrap();
+        let would_yield = sched::yield_in_time();
+        let took = MonotonicClock.now().saturating_since(started);
+        ticket.leave();
+        // Unless others took the processor between the two.
+        (took < sched::YIELD_PERIOD).then_some(!would_yield)
+    };
+    for (priority, expected) in [
+        (Priority::Low, true),
+        (Priority::Medium, false),
+        (Priority::High, false),
+    ] {
+        let seen = std::iter::repeat_with(|| {
+            std::thread::scope(|scope| scope.spawn(|| yields(priority)).join().unwrap())
+        });
+        assert_eq!(seen.take(1000).flatten().next(), Some(expected), "{priority:?}");
+    }
+}

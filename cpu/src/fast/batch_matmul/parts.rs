@@ -5,7 +5,7 @@ use nnhal_os::buffer::OutOfMemory;
 use crate::fast::convolution::vector_speed;
 use crate::fast::partition;
 use crate::scratch::Scratch;
-use crate::threads::{Cost, Team};
+use crate::threads::{Cost, Parts, Team};
 
 /// Neighbouring rows of one product, and where they go.
 pub(in crate::fast) struct Rows<'a, T> {
@@ -34,8 +34,21 @@ pub(in crate::fast) fn cost<T>(products: usize, elements: usize) -> Cost {
     }
 }
 
+/// Fewest rows of a block that has only some of a product's rows. A matrix is packed once for each block that
+/// has rows of its product, which takes as long as to multiply about eight.
+const LEAST_ROWS: usize = 128;
+
+/// Most rows of a block, so that there are about as many blocks as are wanted: whole products, or some rows
+/// of one.
+fn rows_to_stop_at(parts: Parts, (batches, rows): (usize, usize)) -> usize {
+    match (batches * rows).div_ceil(parts.blocks.max(1)) {
+        some if some >= rows => some.next_multiple_of(rows.max(1)),
+        some => some.max(LEAST_ROWS),
+    }
+}
+
 /// Has threads compute all rows of all products by `multiply`, which is given those of one product at a time,
-/// once for each thread that has some of them, and a thread's own memory of `length` elements.
+/// once for each block that has some of them, and a thread's own memory of `length` elements.
 pub(in crate::fast) fn for_each_product<T: Send, M: bytemuck::Pod + Send>(
     (extents, cost): (Extents, Cost),
     output: &mut [T],
@@ -47,9 +60,10 @@ pub(in crate::fast) fn for_each_product<T: Send, M: bytemuck::Pod + Send>(
         rows,
         columns,
     } = extents;
-    let threads = team.threads_for(cost);
-    // A matrix whose rows are in two blocks is packed twice.
-    let grid = partition::rows_at_once(threads, batches * rows, columns);
+    let parts = team.parts_for(cost);
+    let threads = parts.threads;
+    let mut grid = partition::rows_at_once(threads, batches * rows, columns);
+    grid.rows_per_block = grid.rows_per_block.min(rows_to_stop_at(parts, (batches, rows)));
     let threads = grid.most_threads(threads);
     let memory = scratch.shares::<M>(threads, length)?;
     team.for_each_block(threads, &grid, (output, memory), |mut block, memory| {

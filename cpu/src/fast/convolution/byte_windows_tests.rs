@@ -9,6 +9,7 @@ use crate::fast::matmul::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::matmul::pairs;
 use crate::fast::packing::Packing;
 use crate::fast::testing::place;
+use crate::interrupt::NeverInterrupted;
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 use crate::scratch::Scratch;
@@ -109,12 +110,13 @@ impl Layer {
         } else {
             Threads::new(&helpers, &cores, threads)
         };
-        let team = Team::new(most, 1 << 20);
+        let team = Team::new(most, 1 << 20, &NeverInterrupted);
         let matrix = self.packed.packed().bytes().len();
         let times = self.packed.times_as_fast();
-        assert_eq!(team.threads_for(cost(&self.patches, matrix, times)), threads);
+        let parts = team.parts_for(cost(&self.patches, matrix, times));
+        assert_eq!(parts.threads, threads);
         assert!(self.packed.reads_windows());
-        let (grid, frame) = framing::<u8>(&self.patches, matrix, threads, (4, self.patches.depth()));
+        let (grid, frame) = framing::<u8>(&self.patches, matrix, parts, (4, self.patches.depth()));
         let is_in_image = frame.is_some_and(|frame| frame.is_image());
         let part = self.patches.horizontal.filter * self.patches.input.channels;
         let in_place = is_in_image && T::LEAST == 0 && part.is_multiple_of(FOUR as u32);

@@ -10,6 +10,7 @@ use crate::fast::matmul::integers::{FOUR, Finish, PackedIntegers};
 use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
 use crate::fast::strips::{Frame, Outputs};
+use crate::interrupt::Interrupt as _;
 use crate::plan::cost::BYTES_TIMES_AS_FAST;
 use crate::threads::{Grid, Team};
 
@@ -104,15 +105,16 @@ impl IntegerLayer {
     /// How `team` parts it.
     pub(in crate::fast) fn parted(&self, team: &Team<'_>) -> Parted<'_> {
         let (patches, matrix) = (&self.patches, self.weights.packed().bytes().len());
-        let threads = team.threads_for(cost(patches, matrix, BYTES_TIMES_AS_FAST));
+        let parts = team.parts_for(cost(patches, matrix, BYTES_TIMES_AS_FAST));
         let columns = self.weights.sizes().0;
         // The windows of each image alone, but for pixels, which are rows of one large image.
-        let rows = if patches.are_pixels() {
-            patches.count()
+        let images = if patches.are_pixels() {
+            1
         } else {
-            patches.count() / patches.output.batch.max(1) as usize
+            patches.output.batch.max(1) as usize
         };
-        let grid = partition::product(threads, (rows, self.row()), (columns, matrix));
+        let rows = patches.count() / images;
+        let grid = partition::product(parts.of_each(images), (rows, self.row()), (columns, matrix));
         let part = patches.input.channels as usize
             * if patches.horizontal.dilation == 1 {
                 patches.horizontal.filter as usize
@@ -129,7 +131,7 @@ impl IntegerLayer {
             apart: self.row(),
         };
         Parted {
-            threads: grid.most_threads(threads),
+            threads: grid.most_threads(parts.threads),
             copies: source.copies::<Unsigned<u8>>(grid.rows_per_block),
             grid,
             source,
@@ -154,7 +156,10 @@ impl IntegerLayer {
         let image = |extents| (patches.image_size(extents) * images).max(1);
         let inputs = input.chunks_exact(image(&patches.input));
         let outputs = output.chunks_exact_mut(image(&patches.output));
-        for (input, output) in inputs.zip(outputs) {
+        for (image, (input, output)) in inputs.zip(outputs).enumerate() {
+            if image > 0 && team.check().is_err() {
+                break;
+            }
             let memory = &mut copies[..parted.copies()];
             team.for_each_block(parted.threads, &parted.grid, (output, memory), |block, copies| {
                 let outputs = Outputs {

@@ -20,9 +20,10 @@ use crate::fast::partition;
 use crate::fast::requantize::QuantizedOutput;
 use crate::fast::simd::{Instructions, Work, dispatch, has_wide};
 use crate::fast::strips::{Frame, Outputs};
+use crate::interrupt::Interrupt as _;
 use crate::kernels::element::Quant8;
 use crate::scratch::Scratch;
-use crate::threads::{Block, Cost, Grid, Team};
+use crate::threads::{Block, Cost, Grid, Parts, Team};
 
 /// Bytes of which some times as many stay in a first-level cache.
 const NEAREST_BYTES: usize = 16 * 1024;
@@ -61,13 +62,14 @@ where
     F::From: Sync,
     F::To: Send,
 {
-    let threads = team.threads_for(cost(patches, matrix, times));
+    let parts = team.parts_for(cost(patches, matrix, times));
     let is_of_pixels = patches.are_pixels();
     let (grid, frame) = if is_of_pixels {
         let rows = (patches.count(), apart * size_of::<F::To>());
-        (grid(threads, rows, (patches, matrix)), None)
+        (grid(parts, rows, (patches, matrix)), None)
     } else {
-        framing::<F::To>(patches, matrix, threads, (unit, apart))
+        let each = parts.of_each(patches.output.batch as usize);
+        framing::<F::To>(patches, matrix, each, (unit, apart))
     };
     let source = Source {
         patches,
@@ -75,7 +77,7 @@ where
         unit,
         apart,
     };
-    let threads = grid.most_threads(threads);
+    let threads = grid.most_threads(parts.threads);
     let own = own(grid.rows_per_block);
     let length = own.checked_add(source.copies::<F>(grid.rows_per_block));
     let length = length.ok_or(OutOfMemory { bytes: usize::MAX })?;
@@ -91,6 +93,9 @@ where
     );
     let images = input.chunks_exact(size_in).zip(output.chunks_exact_mut(size_out));
     for (image, (input, output)) in images.enumerate() {
+        if image > 0 && team.check().is_err() {
+            break;
+        }
         team.for_each_block(threads, &grid, (output, &mut *memory), |block, memory| {
             let (own, copies) = memory.split_at_mut(own);
             let outputs = Outputs {
@@ -126,7 +131,7 @@ pub(in crate::fast) fn lines_f32<'l>(
 fn framing<T>(
     patches: &Patches,
     matrix: usize,
-    threads: usize,
+    parts: Parts,
     (unit, apart): (usize, usize),
 ) -> (Grid, Option<Frame<'_>>) {
     // Parts begin with a unit of their own where the filter's rows do.
@@ -135,7 +140,7 @@ fn framing<T>(
     let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
     let step = step.min(patches.depth() as u64) as usize;
     let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
-    let mut strips = grid(threads, (each, in_strips), (patches, matrix));
+    let mut strips = grid(parts, (each, in_strips), (patches, matrix));
     if let Some(frame) = Frame::of(patches, strips.rows_per_block).filter(|_| fits) {
         if frame.is_image() || matrix > NEAREST_BYTES {
             return (strips, Some(frame));
@@ -149,11 +154,11 @@ fn framing<T>(
         return (strips, frame);
     }
     let row = apart * size_of::<T>();
-    (grid(threads, (each, row), (patches, matrix)), None)
+    (grid(parts, (each, row), (patches, matrix)), None)
 }
 
-fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usize)) -> Grid {
-    partition::product(threads, rows, (patches.output.channels as usize, matrix))
+fn grid(parts: Parts, rows: (usize, usize), (patches, matrix): (&Patches, usize)) -> Grid {
+    partition::product(parts, rows, (patches.output.channels as usize, matrix))
 }
 
 /// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as
@@ -213,9 +218,9 @@ pub(in crate::fast) fn run_bytes<T: Quant8>(
             |lines, _, block, _| weights.multiply_windows(lines, block, (stored, is_signed)),
         );
     }
-    let threads = team.threads_for(cost(patches, matrix, times));
-    let grid = grid(threads, (patches.count(), depth), (patches, matrix));
-    let threads = grid.most_threads(threads);
+    let parts = team.parts_for(cost(patches, matrix, times));
+    let grid = grid(parts, (patches.count(), depth), (patches, matrix));
+    let threads = grid.most_threads(parts.threads);
     let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
     // In whole numbers of the terms that are behind them.
     let copies = if layout.in_place {

@@ -37,9 +37,9 @@ impl PackedDepthwise {
         (output, stored): (&mut [T], QuantizedOutput),
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
-        let threads = team.threads_for(cost(patches));
+        let parts = team.parts_for(cost(patches));
         // A single row could not be parted.
-        let patches = if threads == 1 {
+        let patches = if parts.threads == 1 {
             self.line_up(patches)
         } else {
             *patches
@@ -56,7 +56,7 @@ impl PackedDepthwise {
             bytemuck::cast_slice::<T, u8>(input),
             bytemuck::cast_slice_mut::<T, u8>(output),
         );
-        run(&kernel, &patches, (input, output), (scratch, team, threads))
+        run(&kernel, &patches, (input, output), (scratch, team, parts))
     }
 }
 

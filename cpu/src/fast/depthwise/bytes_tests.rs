@@ -7,6 +7,7 @@ use super::{COLUMNS, Layer, PackedDepthwise, Patches, Plan, QuantizedOutput};
 use crate::fast::packing::Packing;
 use crate::fast::simd::rescales_by_floats;
 use crate::fast::testing::{least_sum_of, place};
+use crate::interrupt::NeverInterrupted;
 use crate::kernels::fixed_point::Multiplier;
 use crate::scratch::Scratch;
 use crate::threads::{Helpers, Team, Threads};
@@ -149,7 +150,7 @@ fn results_are_those_of_the_definition() {
                     let exact = exact(&patches, &input, weight, stored(low));
                     let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
                     for threads in [Threads::ALONE, Threads::new(&helpers, &cores, 3)] {
-                        let team = Team::new(threads, 1 << 20);
+                        let team = Team::new(threads, 1 << 20, &NeverInterrupted);
                         let mut output = vec![0_i8; exact.len()];
                         let to = (&mut output[..], stored(low));
                         let with = (&mut Scratch::default(), &team);
@@ -247,7 +248,10 @@ fn sums_that_need_not_be_floats_are_scaled_by_integers() {
         };
         assert!(is_right, "{count} with weights of {special}");
         let mut output = vec![0_u8; 2 * patches.image_size(&patches.output)];
-        let with = (&mut Scratch::default(), &Team::new(Threads::ALONE, 0));
+        let with = (
+            &mut Scratch::default(),
+            &Team::new(Threads::ALONE, 0, &NeverInterrupted),
+        );
         packed
             .run(&patches, &input, (&mut output[..], stored), with)
             .unwrap();

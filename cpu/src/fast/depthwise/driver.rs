@@ -15,8 +15,9 @@ use crate::fast::convolution::patches::Patches;
 use crate::fast::convolution::products::vector_speed;
 use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
+use crate::interrupt::Interrupt as _;
 use crate::scratch::Scratch;
-use crate::threads::{Cost, Team};
+use crate::threads::{Cost, Parts, Team};
 
 /// What computes rows of outputs.
 pub(super) trait MicroKernel: Sync {
@@ -46,20 +47,23 @@ pub(super) struct Rows<'a, V, R> {
     pub(super) output: &'a mut [R],
 }
 
-/// Convolves `input` into `output` by so many threads.
+/// Convolves `input` into `output` in so many parts.
 pub(super) fn run<K: MicroKernel>(
     kernel: &K,
     patches: &Patches,
     (input, output): (&[K::Value], &mut [K::Result]),
-    (scratch, team, threads): (&mut Scratch, &Team<'_>, usize),
+    (scratch, team, parts): (&mut Scratch, &Team<'_>, Parts),
 ) -> Result<(), OutOfMemory> {
     let height = patches.output.height as usize;
     let row = patches.image_size(&patches.output) / height.max(1);
-    let mut grid = partition::rows(threads, height, row);
+    let mut grid = partition::rows(parts, height, row);
     grid.rows_per_block = grid.rows_per_block.min(kernel.most_rows());
-    let threads = grid.most_threads(threads);
+    let threads = grid.most_threads(parts.threads);
     let memory = scratch.shares::<K::LaidOut>(threads, kernel.laid_out(grid.rows_per_block))?;
-    for (input, output) in patches.images(input, output) {
+    for (image, (input, output)) in patches.images(input, output).enumerate() {
+        if image > 0 && team.check().is_err() {
+            break;
+        }
         team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
             let first = block.first_row();
             let rows = first..first + block.rows();

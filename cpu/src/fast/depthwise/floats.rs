@@ -78,8 +78,8 @@ impl PackedDepthwise {
             patches,
             range,
         };
-        let threads = team.threads_for(cost(patches));
-        run(&kernel, patches, (input, output), (scratch, team, threads))
+        let parts = team.parts_for(cost(patches));
+        run(&kernel, patches, (input, output), (scratch, team, parts))
     }
 
     /// Computes the rows `rows` of one image's output, which are what `output` holds, from the rows of its

@@ -112,9 +112,9 @@ impl PackedDepthwise {
             form: Widened::new(input_zero),
             stored,
         };
-        let threads = team.threads_for(cost(patches));
+        let parts = team.parts_for(cost(patches));
         let output = bytemuck::cast_slice_mut::<T, u8>(output);
-        run(&kernel, patches, (input, output), (scratch, team, threads))
+        run(&kernel, patches, (input, output), (scratch, team, parts))
     }
 }
 

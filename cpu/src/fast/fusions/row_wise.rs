@@ -202,9 +202,9 @@ impl FusedStep for RowWise {
             multiply_adds: (self.steps.len() * output.len()) as u64,
             bytes: ((read + output.len()) * size_of::<f32>()) as u64,
         };
-        let threads = context.team.threads_for(cost);
-        let grid = partition::rows(threads, self.rows, self.columns);
-        let threads = grid.most_threads(threads);
+        let parts = context.team.parts_for(cost);
+        let grid = partition::rows(parts, self.rows, self.columns);
+        let threads = grid.most_threads(parts.threads);
         let memory = context.scratch.shares::<f32>(threads, SLOTS * self.columns)?;
         context
             .team

@@ -4,6 +4,7 @@ use super::{Lines, PackedBf16x3, Packing, split_parts, whole};
 use crate::fast::epilogue::Clamp;
 use crate::fast::matmul::lines::Parts;
 use crate::fast::simd::tiles;
+use crate::interrupt::NeverInterrupted;
 use crate::threads::{Block, Grid, Team, Threads};
 
 const ALL: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
@@ -112,7 +113,7 @@ fn blocks_of_rows_and_columns_are_those_of_the_whole() {
         };
         let mut output = vec![0.0_f32; rows * columns];
         let none: &mut [u8] = &mut [];
-        let team = Team::new(Threads::ALONE, 0);
+        let team = Team::new(Threads::ALONE, 0, &NeverInterrupted);
         team.for_each_block(1, &grid, (&mut output, none), |block, _| {
             let count = block.rows();
             let mut scratch = vec![f32::NAN; packed.scratch(count)];

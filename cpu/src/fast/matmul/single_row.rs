@@ -13,7 +13,7 @@ use crate::fast::packing::{Packing, PackingError};
 use crate::fast::partition;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::threads::{Cost, Team};
+use crate::threads::{Cost, Parts, Team};
 
 /// The step of such a layer.
 #[derive(Debug)]
@@ -58,16 +58,16 @@ impl SingleRowStep {
             self.matrix
                 .add_products(weights, row, (first, output), self.range);
         };
-        let threads = team.threads_for(Cost {
+        let parts = team.parts_for(Cost {
             multiply_adds: 0,
             bytes: weights.len() as u64,
         });
-        if threads == 1 {
+        if parts == Parts::ONE {
             return columns_from(0, output);
         }
-        let grid = partition::elements(threads, output.len(), ROWS_OF_GROUP);
+        let grid = partition::elements(parts, output.len(), ROWS_OF_GROUP);
         let none: &mut [u8] = &mut [];
-        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        team.for_each_block(parts.threads, &grid, (output, none), |mut block, _| {
             columns_from(block.columns().start, block.all());
         });
     }

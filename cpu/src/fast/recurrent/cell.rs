@@ -9,7 +9,7 @@ use crate::fast::partition;
 use crate::kernels::cell_activation::Functions;
 use crate::kernels::recurrent::PreparedCell;
 use crate::plan::Declared;
-use crate::threads::{Cost, Team};
+use crate::threads::{Cost, Parts, Team};
 
 /// The weights of a recurrent cell, packed.
 #[derive(Debug)]
@@ -91,17 +91,17 @@ impl TeamedCell<'_> {
             .iter()
             .flatten()
             .map(|(product, _)| product.matrix.size());
-        let threads = self.team.threads_for(Cost {
+        let parts = self.team.parts_for(Cost {
             multiply_adds: 0,
             bytes: sizes.sum::<usize>() as u64,
         });
-        if threads == 1 {
+        if parts == Parts::ONE {
             return add_rows(0, sums);
         }
-        let grid = partition::elements(threads, sums.len(), ROWS_OF_GROUP);
+        let grid = partition::elements(parts, sums.len(), ROWS_OF_GROUP);
         let none: &mut [u8] = &mut [];
         self.team
-            .for_each_block(threads, &grid, (sums, none), |mut block, _| {
+            .for_each_block(parts.threads, &grid, (sums, none), |mut block, _| {
                 add_rows(block.columns().start, block.all());
             });
     }

@@ -209,10 +209,10 @@ pub(in crate::fast) fn for_each_block<T: Sample, R: Send>(
     let extents = &geometry.output;
     let (width, channels) = (extents.width as usize, extents.channels as usize);
     let rows = extents.batch as usize * extents.height as usize;
-    let threads = team.threads_for(cost);
+    let parts = team.parts_for(cost);
     let words = size_of::<Column>() / size_of::<u32>();
     let each = line(geometry).saturating_mul(2).saturating_add(more);
-    let lengths = [width.saturating_mul(words), each.saturating_mul(threads)];
+    let lengths = [width.saturating_mul(words), each.saturating_mul(parts.threads)];
     let [columns, memory] = scratch.carve::<u32, 2>(lengths)?;
     let columns: &mut [Column] = bytemuck::cast_slice_mut(columns);
     let axis = Axis::columns(geometry);
@@ -229,9 +229,9 @@ pub(in crate::fast) fn for_each_block<T: Sample, R: Send>(
         columns,
         from,
     };
-    let grid = partition::rows(threads, rows, row);
+    let grid = partition::rows(parts, rows, row);
     team.for_each_block(
-        threads,
+        parts.threads,
         &grid,
         (output, bytemuck::cast_slice_mut(memory)),
         |block, memory| {
