@@ -1,8 +1,10 @@
 //! The slot of a context, which may be kept from one run to the next.
 
+use std::time::Duration;
+
 use nnhal::diag::trace::SpanKind;
 use nnhal_hal::Failure;
-use nnhal_os::time::Deadline;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::scheduler::Ticket;
 use crate::trace;
@@ -22,6 +24,9 @@ pub(crate) struct Slot {
 /// longer, which is how long it is kept without work, and are then woken, some 10 us in all. Spread over so
 /// many requests that is less than the 8 ns that each of them saves.
 const RETURNS_WHEN_WANTED: u32 = 4096;
+
+/// How long to wait for a slot: longer than short tasks keep one.
+const SOON: Duration = Duration::from_millis(1);
 
 impl Slot {
     /// A ticket without a slot.
@@ -48,6 +53,25 @@ impl Slot {
         self.enter(deadline)
     }
 
+    /// Takes a slot if that needs no long wait; says whether there is one now: the one that was kept, a free
+    /// one, or one that others leave within [`SOON`].
+    #[inline]
+    pub(crate) fn take_soon(&mut self) -> bool {
+        if !self.is_held || self.ticket.others_wait() {
+            self.enter_soon();
+        }
+        self.is_held
+    }
+
+    #[inline(never)]
+    fn enter_soon(&mut self) {
+        self.leave();
+        self.is_held = self.ticket.enter_if_free() || {
+            let deadline = Deadline::after(MonotonicClock.now(), SOON);
+            self.ticket.enter(deadline).is_ok()
+        };
+    }
+
     #[inline(never)]
     fn enter(&mut self, deadline: Deadline) -> Result<(), Box<Failure>> {
         self.leave();
@@ -68,7 +92,7 @@ impl Slot {
         }
     }
 
-    /// Leaves the slot, if there is one, to other work that the same thread does next.
+    /// Leaves the slot, if there is one, to other work that the same thread does next, and how it is kept.
     #[inline]
     pub(crate) fn pass(&mut self, to: &mut Slot) {
         if self.is_held && !to.is_held {
@@ -76,6 +100,7 @@ impl Slot {
             self.ticket.pass_slot(&to.ticket);
             to.is_held = true;
         }
+        to.returns = to.returns.max(std::mem::take(&mut self.returns));
     }
 
     /// To be called where the next run may come at once, and [`Slot::leave`] is called if it does not: goes

@@ -7,10 +7,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Burst, BurstOptions, Device, ErrorKind, ExecuteOptions, Memory, ModelBuilder, OperationType,
-    PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
+    Burst, BurstOptions, Device, ErrorKind, ErrorStatus, ExecuteOptions, Memory, Model, ModelBuilder,
+    OperationType, PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
 };
-use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of, burst_threads, wait_until};
+use nnhal_tests::{Activity, DaemonOptions, TIMEOUT, TestDaemon, activities_of, burst_threads, wait_until};
 
 use crate::common::{EXE, REFERENCE, add, open, prepare};
 
@@ -137,6 +137,68 @@ fn bursts_of_long_executions_keep_their_threads() {
     };
     execute();
     expect_busy_threads(&device, 2, execute);
+}
+
+/// `last = input`, one more as long as that is above -1.
+fn endless_loop() -> Model {
+    let ty = || TensorType::float32(&[1]);
+    let mut condition = ModelBuilder::new();
+    let count = condition.input(ty());
+    let limit = condition.constant(ty(), &[-1.0_f32]);
+    let goes_on = condition.output(TensorType::bool8(&[1]));
+    condition.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
+    let mut body = ModelBuilder::new();
+    let count = body.input(ty());
+    let one = body.constant(ty(), &[1.0_f32]);
+    let no_activation = body.scalar(0_i32);
+    let next = body.output(ty());
+    body.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
+    let mut model = ModelBuilder::new();
+    let count = model.input(ty());
+    let (condition, body) = (model.graph(condition), model.graph(body));
+    let last = model.output(ty());
+    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
+    model.finish().unwrap()
+}
+
+#[test]
+fn request_without_a_slot_holds_up_no_burst_that_shares_its_thread() {
+    let settings = DaemonOptions::with_settings("[execution]\nshared_pollers = 1\nslots = 1\n");
+    let daemon = TestDaemon::start(EXE, &settings);
+    let device = open(&daemon, REFERENCE);
+    let mut bursts = bursts(&prepare(&device, 1), 4);
+    execute_each(&mut bursts, ROUNDS);
+    expect_busy_threads(&device, 1, || execute_each(&mut bursts, ROUNDS));
+    let memory = Memory::new(8).unwrap();
+    let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
+
+    let endless = device.prepare(&endless_loop(), &PrepareOptions::new()).unwrap();
+    let mut arguments = endless.new_arguments().unwrap();
+    arguments.write(0, &[1.0_f32]).unwrap();
+    let endless = endless
+        .start(arguments.request(), &options().loop_timeout(TIMEOUT))
+        .unwrap();
+    let (waiting, others) = bursts.split_first_mut().unwrap();
+    let is_late = |burst: &mut Burst| {
+        // Not when the loop ends, which is much later.
+        let options = options().wait_at_most(Duration::from_secs(20));
+        let outcome = burst.execute(&request, &options.timeout(Duration::from_millis(50)));
+        outcome.is_err_and(|error| error.status() == ErrorStatus::MissedDeadlineTransient)
+    };
+    wait_until("the loop has the slot", || is_late(&mut others[0]));
+    let registered = waiting.register(&request).unwrap();
+    waiting.submit(&registered, &options()).unwrap();
+    for other in &mut *others {
+        assert!(is_late(other));
+    }
+    endless.cancel();
+    waiting
+        .next_finished(&options())
+        .unwrap()
+        .unwrap()
+        .result
+        .unwrap();
+    execute_each(&mut bursts, ROUNDS);
 }
 
 #[test]

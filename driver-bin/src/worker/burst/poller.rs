@@ -67,10 +67,25 @@ impl<'a> Poller<'a> {
         }
     }
 
+    /// Whether other bursts can be lent to it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Gives the lent bursts back, and is a shared poller no more, if the next request would wait for a slot
+    /// for long: the others would wait behind it, though they are cancelled, or late.
+    #[inline]
+    pub(super) fn separate_without_slot(&mut self, own: &mut Runner) {
+        if self.is_shared() && !own.takes_slot_soon() {
+            *self = Poller::alone();
+        }
+    }
+
     /// Carries out what was seen to have come for a lent burst, and gives it back if it is to go; takes in
     /// those that have arrived. The slot goes from the own burst to the lent one and back.
     pub(super) fn serve(&mut self, own: &mut Runner) {
         self.take_in();
+        self.separate_without_slot(own);
         let Some((at, burst)) = self.lent.take_ready() else {
             return;
         };

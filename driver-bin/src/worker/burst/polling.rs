@@ -16,7 +16,7 @@
 //! | `Seeking` | asks for a place as a shared poller | granted | `Polling` |
 //! | | | refused | `Separating` |
 //! | `Polling` | serves its burst and those lent to it | tasks are long now | `Alone` |
-//! | | | it cannot sleep for several bursts | `Seeking` |
+//! | | | it cannot sleep for several bursts, or has no slot for them | `Seeking` |
 //! | `Separating` | serves its burst while requests follow each other at once | a pause | `Lending` |
 //! | | | tasks are long now | `Alone` |
 //! | `Lending` | offers its burst to the shared pollers | taken | `Lent` |

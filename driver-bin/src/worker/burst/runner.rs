@@ -295,6 +295,18 @@ impl Runner {
         self.named_buffers.release();
     }
 
+    /// Whether the next request may wait for a slot, and requests of other bursts behind it.
+    #[inline]
+    pub(super) fn keeps_others_waiting(&self) -> bool {
+        self.shares_thread && self.context.ticket().others_wait()
+    }
+
+    /// Whether it has a slot, or gets one before long.
+    #[inline]
+    pub(super) fn takes_slot_soon(&mut self) -> bool {
+        self.context.slot.take_soon()
+    }
+
     /// Leaves its slot to another for the time being, if it has kept one.
     pub(super) fn pass_slot(&mut self, to: &mut Runner) {
         self.context.slot.pass(&mut to.context.slot);

@@ -69,7 +69,7 @@ pub(super) struct Server {
 pub(super) enum State {
     /// It waits for the next request.
     Served,
-    /// Whether tasks are short has changed.
+    /// Whether tasks are short has changed, or there is a slot for others again.
     Changed,
     Ended,
 }
@@ -216,7 +216,10 @@ impl Server {
             drop(serves);
             self.push()?;
             // What else the ring says is for the next wait to find.
-            if !batch.may_go_on() || self.end.consumer.try_receive(&mut self.packet) != Ok(true) {
+            if !batch.may_go_on()
+                || self.runner.keeps_others_waiting()
+                || self.end.consumer.try_receive(&mut self.packet) != Ok(true)
+            {
                 break;
             }
             self.client_slept |= if client_slept {

@@ -85,16 +85,23 @@ fn served(server: &Server) -> Event {
     }
 }
 
-/// Serves requests of a burst and of those lent to its thread until it ends, until whether it
-/// [`Server::is_short`] changes, or until it waits and the thread is to leave that to another.
+/// Serves requests of a burst and of those lent to its thread: until it ends, until whether it
+/// [`Server::is_short`] changes, until there is a slot again after a shared poller had none for long, or
+/// until it waits and the thread is to leave that to another.
 fn serve(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Event {
     server.state = State::Served;
+    let was_shared = poller.is_shared();
     while server.state == State::Served {
         match receive(server, poller, leave) {
             Ok(Came::Here) => {
+                let seeks_again = was_shared && !poller.is_shared() && server.runner.takes_slot_soon();
+                poller.separate_without_slot(&mut server.runner);
                 server.runner.shares_thread = !poller.is_empty();
                 server.serve_received();
                 poller.serve_between(&mut server.runner);
+                if seeks_again && server.state == State::Served {
+                    server.state = State::Changed;
+                }
             }
             Ok(Came::Elsewhere) => {
                 poller.serve(&mut server.runner);
