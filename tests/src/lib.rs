@@ -19,7 +19,7 @@ pub mod vts_cases;
 
 pub use daemon::{DaemonOptions, TestDaemon};
 pub use guards::{KillOnDrop, SetOnDrop};
-pub use models::{add_execution, add_model, request_in_one_memory, shared_floats};
+pub use models::{add_execution, add_model, endless_loop, request_in_one_memory, shared_floats};
 pub use neighbour::{Neighbour, execution};
 pub use process::{
     Activity, activities_of, anonymous_bytes, burst_threads, children_of, fds_of, group_of, is_alive,

@@ -3,6 +3,7 @@
 use nnhal::wire::{
     CacheFiles, Execute, ExecutionForm, MemoryHandle, PrepareModel, PreparedModelHandle, RequestWithMemories,
 };
+use nnhal_client::{ModelBuilder, TensorType};
 use nnhal_hal::{
     DataLocation, MeasureTiming, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType,
     Request, RequestArgument, RequestPool, Subgraph,
@@ -106,4 +107,37 @@ pub fn shared_floats(values: &[f32]) -> (SharedMemory, Mapping) {
     let mapping = Mapping::new(&memory, Access::ReadWrite).expect("a mapping");
     mapping.as_slice().write_at(0, &bytes).expect("room");
     (memory, mapping)
+}
+
+/// A loop whose condition always holds: it counts, from 0, to a number that it has passed already.
+///
+/// # Panics
+///
+/// Never: the model is valid.
+#[must_use]
+pub fn endless_loop() -> nnhal_client::Model {
+    let ty = || TensorType::float32(&[1]);
+    let condition = {
+        let mut graph = ModelBuilder::new();
+        let count = graph.input(ty());
+        let limit = graph.constant(ty(), &[-1.0_f32]);
+        let goes_on = graph.output(TensorType::bool8(&[1]));
+        graph.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
+        graph
+    };
+    let body = {
+        let mut graph = ModelBuilder::new();
+        let count = graph.input(ty());
+        let one = graph.constant(ty(), &[1.0_f32]);
+        let no_activation = graph.scalar(0_i32);
+        let next = graph.output(ty());
+        graph.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
+        graph
+    };
+    let mut model = ModelBuilder::new();
+    let count = model.input(ty());
+    let (condition, body) = (model.graph(condition), model.graph(body));
+    let last = model.output(ty());
+    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
+    model.finish().unwrap()
 }

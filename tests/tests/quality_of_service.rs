@@ -10,7 +10,7 @@ use nnhal_client::{
     Timing,
 };
 use nnhal_os::time::TimePoint;
-use nnhal_tests::{DaemonOptions, SetOnDrop, TIMEOUT, TestDaemon, wait_until};
+use nnhal_tests::{DaemonOptions, SetOnDrop, TIMEOUT, TestDaemon, endless_loop, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -148,34 +148,6 @@ fn endless_work_is_aborted_at_its_deadline() {
     for error in [synchronous, asynchronous, fenced] {
         assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient, "{error}");
     }
-}
-
-/// A loop whose condition always holds: it counts, from 0, to a number that it has passed already.
-fn endless_loop() -> Model {
-    let ty = || TensorType::float32(&[1]);
-    let condition = {
-        let mut graph = ModelBuilder::new();
-        let count = graph.input(ty());
-        let limit = graph.constant(ty(), &[-1.0_f32]);
-        let goes_on = graph.output(TensorType::bool8(&[1]));
-        graph.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
-        graph
-    };
-    let body = {
-        let mut graph = ModelBuilder::new();
-        let count = graph.input(ty());
-        let one = graph.constant(ty(), &[1.0_f32]);
-        let no_activation = graph.scalar(0_i32);
-        let next = graph.output(ty());
-        graph.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
-        graph
-    };
-    let mut model = ModelBuilder::new();
-    let count = model.input(ty());
-    let (condition, body) = (model.graph(condition), model.graph(body));
-    let last = model.output(ty());
-    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
-    model.finish().unwrap()
 }
 
 /// T16: by every way, and the worker goes on.

@@ -26,6 +26,7 @@ mod hand_over;
 mod helpers;
 mod parallelism_tuner;
 mod spin_policy;
+mod taken;
 mod team;
 
 pub(crate) use checks::Checks;

@@ -8,6 +8,7 @@ use nnhal_os::sched;
 use super::blocks::{self, Block, Blocks, End, Grid};
 use super::checks::{CheckState, Checks};
 use super::hand_over::share;
+use super::taken::Taken;
 use super::{Helpers, Threads};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::plan::cost::{BETWEEN_CHECKS, Cost, MIN_FOR_HELPERS, MIN_FOR_PARTITION, MIN_FOR_TRIAL};
@@ -292,41 +293,6 @@ impl Drop for Team<'_> {
                 cores.leave();
             }
         }
-    }
-}
-
-/// Processors for the helpers of one operation.
-struct Taken<'a> {
-    helpers: &'a Helpers,
-    cores: &'a dyn Cores,
-    count: usize,
-}
-
-impl<'a> Taken<'a> {
-    fn new(helpers: &'a Helpers, cores: &'a dyn Cores, wanted: usize) -> Option<Taken<'a>> {
-        let count = cores.take(wanted);
-        (count > 0).then_some(Taken {
-            helpers,
-            cores,
-            count,
-        })
-    }
-}
-
-impl Taken<'_> {
-    /// Gives back what is beyond `count`.
-    fn keep(&mut self, count: usize) {
-        let beyond = self.count.saturating_sub(count);
-        if beyond > 0 {
-            self.cores.give_back(beyond);
-            self.count -= beyond;
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.cores.give_back(self.count);
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Burst, BurstOptions, Device, ErrorKind, ErrorStatus, ExecuteOptions, Memory, Model, ModelBuilder,
-    OperationType, PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
+    Burst, BurstOptions, Device, ErrorKind, ErrorStatus, ExecuteOptions, Memory, ModelBuilder, OperationType,
+    PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
 };
-use nnhal_tests::{Activity, DaemonOptions, TIMEOUT, TestDaemon, activities_of, burst_threads, wait_until};
+use nnhal_tests::{
+    Activity, DaemonOptions, TIMEOUT, TestDaemon, activities_of, burst_threads, endless_loop, wait_until,
+};
 
 use crate::common::{EXE, REFERENCE, add, open, prepare};
 
@@ -137,28 +139,6 @@ fn bursts_of_long_executions_keep_their_threads() {
     };
     execute();
     expect_busy_threads(&device, 2, execute);
-}
-
-/// `last = input`, one more as long as that is above -1.
-fn endless_loop() -> Model {
-    let ty = || TensorType::float32(&[1]);
-    let mut condition = ModelBuilder::new();
-    let count = condition.input(ty());
-    let limit = condition.constant(ty(), &[-1.0_f32]);
-    let goes_on = condition.output(TensorType::bool8(&[1]));
-    condition.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
-    let mut body = ModelBuilder::new();
-    let count = body.input(ty());
-    let one = body.constant(ty(), &[1.0_f32]);
-    let no_activation = body.scalar(0_i32);
-    let next = body.output(ty());
-    body.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
-    let mut model = ModelBuilder::new();
-    let count = model.input(ty());
-    let (condition, body) = (model.graph(condition), model.graph(body));
-    let last = model.output(ty());
-    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
-    model.finish().unwrap()
 }
 
 #[test]

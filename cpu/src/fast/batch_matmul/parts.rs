@@ -34,8 +34,8 @@ pub(in crate::fast) fn cost<T>(products: usize, elements: usize) -> Cost {
     }
 }
 
-/// Fewest rows of a block that has only some of a product's rows. A matrix is packed once for each block that
-/// has rows of its product, which takes as long as to multiply about eight.
+/// Fewest rows of a block that has only some of a product's rows: a matrix is packed once for each block that
+/// has rows of its product.
 const LEAST_ROWS: usize = 128;
 
 /// Most rows of a block, so that there are about as many blocks as are wanted: whole products, or some rows
