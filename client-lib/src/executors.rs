@@ -2,7 +2,7 @@
 //!
 //! By messages go a model's first execution; what no ring can say, as a time limit for loops or for the wait;
 //! fenced executions that wait for what is not on their ring; what is too long for a ring; and what finds all
-//! of the model's or the connection's busy.
+//! of the model's or the connection's taken. Models that are not used any more give theirs up then.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use nnhal::wire::BurstHandle;
 use nnhal_hal::Timing;
 use nnhal_os::time::Deadline;
 
-use crate::connection::BurstPermit;
+use crate::connection::{BurstPermit, Holder};
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions};
 use crate::request::Request;
@@ -108,6 +108,8 @@ pub(crate) struct Executors {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Counted>,
+    /// Whether any was used since others last asked for what is not used.
+    is_used: bool,
     /// Its other holders are the places.
     places: Arc<()>,
     /// Whether the model was executed before.
@@ -136,6 +138,7 @@ impl Executors {
     pub(crate) fn take(&self) -> Choice {
         let mut state = self.lock();
         if let Some(executor) = state.idle.pop() {
+            state.is_used = true;
             return Choice::Executor(executor);
         }
         let is_first = !std::mem::replace(&mut state.has_executed, true);
@@ -163,6 +166,13 @@ impl Executors {
     pub(crate) fn clear(&self) -> bool {
         let idle = std::mem::take(&mut self.lock().idle);
         !idle.is_empty()
+    }
+}
+
+impl Holder for Executors {
+    fn give_up_unused(&self) -> bool {
+        let is_used = std::mem::take(&mut self.lock().is_used);
+        !is_used && self.clear()
     }
 }
 

@@ -76,7 +76,7 @@ impl PreparedModel {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(crate) fn executors(&self) -> &Executors {
+    pub(crate) fn executors(&self) -> &Arc<Executors> {
         &self.executors
     }
 

@@ -142,7 +142,7 @@ impl PreparedModel {
     /// will say.
     #[cold]
     fn new_executor(&self, place: Place) -> Option<Counted> {
-        let permit = self.link().burst_permit()?;
+        let permit = self.link().burst_permit(self.executors())?;
         // Bursts have arguments of their own.
         self.drop_arguments();
         match Burst::open_executor(&self.without_executors(), CALL) {

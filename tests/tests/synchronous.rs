@@ -133,6 +133,23 @@ fn many_models_leave_bursts_for_the_program() {
 }
 
 #[test]
+fn models_that_are_not_executed_any_more_leave_their_bursts_to_others() {
+    let (_daemon, device) = start("");
+    let models: Vec<PreparedModel> = (0..MOST).map(|_| add_one(&device, 1)).collect();
+    let run_some =
+        |model: &PreparedModel| (0..3).for_each(|_| run(model, &[3.0], &ExecuteOptions::new()).unwrap());
+    models.iter().for_each(run_some);
+    assert_eq!(burst_threads(device.worker().pid), MOST);
+    let late = add_one(&device, 1);
+    wait_until("the models that rest have no bursts", || {
+        run_some(&late);
+        burst_threads(device.worker().pid) == 1
+    });
+    models.iter().for_each(run_some);
+    assert_eq!(burst_threads(device.worker().pid), MOST);
+}
+
+#[test]
 fn driver_without_room_for_bursts_executes_by_messages() {
     let (_daemon, device) = start("[limits]\nbursts = 0\n");
     let prepared = add_one(&device, 1);

@@ -11,7 +11,7 @@ use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::Deadline;
 use nnhal_os::{eventfd, socket};
 
-use super::burst_permit::{BurstPermit, BurstPermits};
+use super::burst_permit::{BurstPermit, BurstPermits, Holder};
 use super::calls::{Answer, Callbacks, Calls, Interest};
 use super::completer::{Awaited, Completer};
 use super::ending::{self, EndListener, Ending};
@@ -72,8 +72,8 @@ impl Link {
     }
 
     /// A permit for a burst that this library makes of itself.
-    pub(crate) fn burst_permit(&self) -> Option<BurstPermit> {
-        self.burst_permits.take()
+    pub(crate) fn burst_permit<H: Holder + 'static>(&self, holder: &Arc<H>) -> Option<BurstPermit> {
+        self.burst_permits.take(holder)
     }
 
     /// Whether the worker can be asked to end what a burst executes.

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use nnhal::diag::tags;
 use nnhal_hal::DeviceInfo;
 
-pub(crate) use burst_permit::BurstPermit;
+pub(crate) use burst_permit::{BurstPermit, Holder};
 pub(crate) use completer::Awaited;
 pub(crate) use ending::EndListener;
 pub(crate) use link::Link;
