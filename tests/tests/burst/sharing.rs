@@ -19,10 +19,6 @@ use crate::common::{EXE, REFERENCE, add, open, prepare};
 /// More rounds than a worker needs to see what a burst's executions are like.
 const ROUNDS: usize = 40;
 
-/// Rounds that are tried at most until the worker's threads do what they are to: others may take the
-/// processors from them.
-const TRIES: usize = 20;
-
 /// A daemon whose workers have one thread that serves several bursts.
 fn start_with_one_shared_poller() -> TestDaemon {
     TestDaemon::start(
@@ -64,14 +60,12 @@ fn busy_threads(device: &Device, work: impl FnOnce()) -> Vec<i32> {
         .collect()
 }
 
-/// Repeats `work` until so many threads of the worker did it.
+/// Repeats `work` until so many threads of the worker did it: tests that run beside this one may take the
+/// processors from them, so that short tasks seem long.
 fn expect_busy_threads(device: &Device, expected: usize, mut work: impl FnMut()) {
-    let mut seen = Vec::new();
-    let is_found = (0..TRIES).any(|_| {
-        seen.push(busy_threads(device, &mut work).len());
-        seen.last() == Some(&expected)
+    wait_until(&format!("{expected} threads serve all bursts"), || {
+        busy_threads(device, &mut work).len() == expected
     });
-    assert!(is_found, "{expected} expected: {seen:?}");
 }
 
 #[test]
