@@ -29,7 +29,7 @@ impl PreparedModel {
     ///
     /// From the second execution on this goes by rings in shared memory, as bursts do, and costs about as
     /// much. Up to four threads execute a model that way at once, up to sixteen all models of a device;
-    /// others exchange messages with the worker.
+    /// others exchange messages with the worker, until models that are not executed any more have given way.
     ///
     /// # Errors
     /// The statuses of the HAL, each with the argument or operation and the reason.
