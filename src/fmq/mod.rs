@@ -23,14 +23,15 @@
 //!
 //! # Sleeping
 //! A consumer with nothing to do polls for a window ([`WaitSettings`]), then announces its sleep in the
-//! doorbell word, looks once more, and sleeps on that word. Through long waits that are alike it sleeps until
-//! a little before their end, and polls again. Until nobody has wanted it for a while, it offers its
+//! doorbell word, looks once more, and sleeps on that word. Through long waits that are alike it sleeps
+//! until a little before their end, and polls again. Until nobody has wanted it for a while, it offers its
 //! processor after 4 us of polling and after such a sleep to other threads by `sched_yield`, so that a
-//! deadline can be missed by what one of them takes, some milliseconds at most. A producer looks at the word
-//! after each packet, and makes the wake system call only if there is a sleeper. Each side has a full fence
-//! between its store and its look, so one of the two sees the other. A consumer that has received 256 cells
-//! without a sleep spares the producer that fence. The two can miss each other then, so the consumer wakes up
-//! 100 us after it has fallen asleep, and once more after 10 ms, to look again (`suppression.rs`).
+//! deadline can be missed by what one of them takes, some milliseconds at most. Where they take it for long
+//! on average, it sleeps at once instead. A producer looks at the word after each packet, and makes the wake
+//! system call only if there is a sleeper. Each side has a full fence between its store and its look, so one
+//! of the two sees the other. A consumer that has received 256 cells without a sleep spares the producer
+//! that fence. The two can miss each other then, so the consumer wakes up 100 us after it has fallen asleep,
+//! and once more after 10 ms, to look again (`suppression.rs`).
 //!
 //! # Several rings
 //! One thread can wait for the packets of several rings ([`WaitSet`]): it polls all of them and sleeps on all

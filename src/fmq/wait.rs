@@ -9,7 +9,7 @@
 //!
 //! | state | what is done | what follows if nothing has come |
 //! |---|---|---|
-//! | `FirstPolls` | poll for 1 us, as fast as is best here | `Polling`, or `Asleep` if the window is over |
+//! | `FirstPolls` | poll for 1 us, as fast as is best here | `Polling`, or `Asleep` if the window is over or waits are slept through |
 //! | `Polling` | poll with pauses, for 20 us at most | the same again, `Yielding` where it is due, else `TimedSleep` or `Asleep` |
 //! | `Yielding` | offer the processor to other threads | `Polling`, as long as the window lasts |
 //! | `TimedSleep` | sleep until a little before the packet is due | `LastPolls`, or `Asleep` if it cannot be |
@@ -142,7 +142,7 @@ impl WaitPolicy {
         policy.adaptive = true;
         policy.timed_sleeps = TimedSleepPolicy::new(STRETCH_NANOS, policy.rules);
         (0..64).for_each(|_| policy.timed_sleeps.record(LONG));
-        policy.yields = YieldPolicy::paused();
+        policy.yields = YieldPolicy::sleeping();
         policy
     }
 
@@ -221,6 +221,9 @@ impl WaitPolicy {
     pub(super) fn next(&mut self, wait: &mut Wait, event: Event) -> Step {
         match (wait.state, event) {
             (State::FirstPolls, Event::Polled { has_rung }) => {
+                if self.adaptive && self.yields.has_wait_slept_through() {
+                    return self.fall_asleep(wait);
+                }
                 wait.yield_at = if self.adaptive { self.yields.begin() } else { None };
                 if has_rung {
                     self.await_sleeper(wait);
@@ -434,6 +437,8 @@ fn nanos_of(duration: Duration) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod scenarios;
+#[cfg(all(test, not(loom)))]
+mod scheduler;
 #[cfg(all(test, not(loom)))]
 mod simulator;
 #[cfg(all(test, not(loom)))]

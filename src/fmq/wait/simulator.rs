@@ -1,18 +1,12 @@
 //! A simulator of threads that wait for each other's packets by the waiting policy, on few processors.
 //!
 //! Clients think, send a request and wait; workers wait, work and answer. Each side has a policy of its own.
-//! The simulator does what it says, with an operating system whose system calls, wake-ups and turns take as
-//! long as a scenario says. `scenarios.rs` has the scenarios.
-
-use std::collections::VecDeque;
+//! The simulator does what it says, with an operating system whose system calls and wake-ups take as long as
+//! a scenario says, and which shares its processors as `scheduler.rs` does. `scenarios.rs` has the scenarios.
 
 use super::rules::{Rule, Rules};
+use super::scheduler::Scheduler;
 use super::*;
-
-/// How long a thread runs while others wait for its processor, and how long before it gives way to one that
-/// was just woken.
-const TURN: u64 = 3_000_000;
-const LEAST_TURN: u64 = 700_000;
 
 /// Nanoseconds of a poll as it is done at first, and of one with a pause.
 const FIRST_POLL: u64 = 1;
@@ -25,7 +19,7 @@ pub(super) const LEARNING: usize = 200;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct System {
     pub(super) processors: usize,
-    /// From the call that wakes a thread until it runs, in nanoseconds.
+    /// From the call that wakes a thread until it runs on a processor that was idle, in nanoseconds.
     pub(super) wake: u64,
     /// A system call.
     pub(super) call: u64,
@@ -64,13 +58,6 @@ enum Doing {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    On { since: u64 },
-    Ready,
-    Off { until: Option<u64> },
-}
-
 struct Side {
     /// What it does before each packet that it sends, for so many.
     works: Vec<u64>,
@@ -80,7 +67,8 @@ struct Side {
     policy: WaitPolicy,
     wait: Wait,
     doing: Doing,
-    place: Place,
+    /// When its sleep is over, if that is known.
+    wakes_at: Option<u64>,
     /// How much of the processor's time what it does still takes.
     left: u64,
     has_packet: bool,
@@ -115,7 +103,7 @@ struct World {
     rules: Rules,
     now: u64,
     sides: Vec<Side>,
-    ready: VecDeque<usize>,
+    scheduler: Scheduler,
 }
 
 impl World {
@@ -125,7 +113,7 @@ impl World {
             rules: Rules { without },
             now: 1_000_000_000,
             sides: Vec::new(),
-            ready: VecDeque::new(),
+            scheduler: Scheduler::new(scenario.system.processors),
         };
         for pair in pairs {
             let at = world.sides.len();
@@ -136,8 +124,8 @@ impl World {
             let at = world.sides.len();
             world.add(vec![u64::MAX / 2], at, false);
             let side = &mut world.sides[at];
-            (side.doing, side.left, side.place) = (Doing::Work, u64::MAX / 2, Place::Ready);
-            world.ready.push_back(at);
+            (side.doing, side.left) = (Doing::Work, u64::MAX / 2);
+            world.scheduler.wake(at, world.now);
         }
         world
     }
@@ -159,11 +147,7 @@ impl World {
             policy,
             wait,
             doing: if is_client { Doing::Work } else { Doing::Sleep },
-            place: if is_client {
-                Place::Ready
-            } else {
-                Place::Off { until: None }
-            },
+            wakes_at: None,
             has_packet: false,
             rung_at: 0,
             rung_before: 0,
@@ -175,8 +159,9 @@ impl World {
             waiting: 0,
             calls: 0,
         };
+        self.scheduler.add();
         if is_client {
-            self.ready.push_back(self.sides.len());
+            self.scheduler.wake(self.sides.len(), self.now);
         }
         self.sides.push(side);
     }
@@ -187,81 +172,50 @@ impl World {
             .iter()
             .any(|side| side.is_client && side.done < side.works.len())
         {
-            self.fill_processors();
+            self.scheduler.fill_processors(self.now);
             let next = (0..self.sides.len()).map(|at| self.next_event(at)).min().unwrap();
             let passed = next - self.now;
             self.now = next;
-            for side in &mut self.sides {
-                if let Place::On { .. } = side.place {
+            for (at, side) in self.sides.iter_mut().enumerate() {
+                if self.scheduler.is_on(at) {
                     side.left -= passed;
                     if side.counts() && side.doing != Doing::Work {
                         side.waiting += passed;
                     }
                 }
             }
+            self.scheduler.pass(passed);
             (0..self.sides.len()).for_each(|at| self.happens(at));
-        }
-    }
-
-    fn fill_processors(&mut self) {
-        let running = self
-            .sides
-            .iter()
-            .filter(|side| matches!(side.place, Place::On { .. }));
-        for _ in running.count()..self.system.processors {
-            let Some(at) = self.ready.pop_front() else { break };
-            self.sides[at].place = Place::On { since: self.now };
         }
     }
 
     fn next_event(&self, at: usize) -> u64 {
         let side = &self.sides[at];
-        match side.place {
-            Place::Ready => u64::MAX,
-            Place::Off { until } => until.unwrap_or(u64::MAX).max(self.now),
-            Place::On { .. } if side.sees_packet() => self.now,
-            Place::On { since } => {
-                let turn = if self.ready.is_empty() {
-                    u64::MAX
-                } else {
-                    since + TURN
-                };
-                (self.now + side.left).min(turn).max(self.now)
-            }
-        }
+        let next = if self.scheduler.is_off(at) {
+            side.wakes_at.unwrap_or(u64::MAX)
+        } else if !self.scheduler.is_on(at) {
+            u64::MAX
+        } else if side.sees_packet() {
+            self.now
+        } else {
+            (self.now + side.left).min(self.scheduler.turn_ends(at))
+        };
+        next.max(self.now)
     }
 
     fn happens(&mut self, at: usize) {
-        let side = &self.sides[at];
-        match side.place {
-            Place::Off { until: Some(until) } if until <= self.now => self.becomes_ready(at),
-            Place::On { .. } if side.left == 0 || side.sees_packet() => self.ends(at),
-            Place::On { since } if since + TURN <= self.now && !self.ready.is_empty() => {
-                self.sides[at].place = Place::Ready;
-                self.ready.push_back(at);
+        let side = &mut self.sides[at];
+        if self.scheduler.is_off(at) {
+            if side.wakes_at.is_some_and(|wakes_at| wakes_at <= self.now) {
+                side.wakes_at = None;
+                self.scheduler.wake(at, self.now);
             }
-            _ => {}
-        }
-    }
-
-    fn becomes_ready(&mut self, at: usize) {
-        self.sides[at].place = Place::Ready;
-        let running = || (0..self.sides.len()).filter(|at| matches!(self.sides[*at].place, Place::On { .. }));
-        let is_full = running().count() >= self.system.processors;
-        let oldest = running().min_by_key(|at| match self.sides[*at].place {
-            Place::On { since } => since,
-            _ => u64::MAX,
-        });
-        if let Some(oldest) = oldest
-            && is_full
-            && let Place::On { since } = self.sides[oldest].place
-            && since + LEAST_TURN <= self.now
-        {
-            self.sides[oldest].place = Place::Ready;
-            self.ready.push_back(oldest);
-            self.sides[at].place = Place::On { since: self.now };
-        } else {
-            self.ready.push_front(at);
+        } else if self.scheduler.is_on(at) {
+            if side.left == 0 || side.sees_packet() {
+                self.ends(at);
+            } else if self.scheduler.turn_ends(at) <= self.now {
+                self.scheduler.give_way(at);
+            }
         }
     }
 
@@ -293,13 +247,11 @@ impl World {
             Doing::Yield {
                 since,
                 was_switched: false,
-            } if !self.ready.is_empty() => {
+            } if self.scheduler.give_turn_up(at) => {
                 self.sides[at].doing = Doing::Yield {
                     since,
                     was_switched: true,
                 };
-                self.sides[at].place = Place::Ready;
-                self.ready.push_back(at);
             }
             Doing::Yield { since, was_switched } => {
                 let took = Duration::from_nanos(now - since);
@@ -313,7 +265,7 @@ impl World {
                 };
                 let until = until.map(|until| until.max(now) + self.system.timer + late);
                 self.sides[at].doing = Doing::Sleep;
-                self.sides[at].place = Place::Off { until };
+                self.falls_asleep(at, until);
             }
             Doing::FallAsleep { .. } | Doing::Sleep if has_packet => self.gets_up(at),
             Doing::FallAsleep { .. } | Doing::Sleep => {
@@ -334,10 +286,15 @@ impl World {
             return self.begin(at);
         }
         self.sides[peer].rung_at = now;
-        if self.sides[peer].doing == Doing::Sleep {
-            self.sides[peer].place = Place::Off {
-                until: Some(now + system.call + system.wake),
+        if self.scheduler.is_off(peer) {
+            let wake = if self.scheduler.has_idle_processor() {
+                system.wake
+            } else {
+                0
             };
+            let awake_at = now + system.call + wake;
+            let wakes_at = &mut self.sides[peer].wakes_at;
+            *wakes_at = Some(wakes_at.map_or(awake_at, |timer| timer.min(awake_at)));
         }
         let side = &mut self.sides[at];
         side.has_rung = true;
@@ -406,9 +363,14 @@ impl World {
             Some(work) => (side.doing, side.left) = (Doing::Work, *work),
             None => {
                 side.doing = Doing::Nothing;
-                side.place = Place::Off { until: None };
+                self.falls_asleep(at, None);
             }
         }
+    }
+
+    fn falls_asleep(&mut self, at: usize, until: Option<u64>) {
+        self.sides[at].wakes_at = until;
+        self.scheduler.sleep(at);
     }
 }
 
