@@ -1,12 +1,14 @@
-//! What the C API costs: round trips by `ANeuralNetworksExecution_burstCompute` with reusable executions
-//! beside those of the Rust API's registered burst, in interleaved rounds of one run.
+//! What the C API costs: round trips by `ANeuralNetworksExecution_burstCompute` and
+//! `ANeuralNetworksExecution_compute` with reusable executions beside those of the Rust API's registered
+//! burst, in interleaved rounds of one run.
 //!
 //! - `rust_cells` and `capi_buffers`: arguments in the caller's own memory; small ones travel in the ring's
 //!   cells;
-//! - `rust_memory` and `capi_memory`: arguments in memory that the driver maps, by a request that it knows.
+//! - `rust_memory` and `capi_memory`: arguments in memory that the driver maps, by a request that it knows;
+//! - `capi_compute_buffers` and `capi_compute_memory`: the same arguments without a burst of the program.
 //!
-//! Each pair is a contest of its own, whose ratio is that of the C API to Rust. The bar is 1.3. The C API's
-//! rows call the shared library, which was opened by name.
+//! Each kind of arguments is a contest of its own, whose ratios are those to Rust's row. The bar is 1.3 for
+//! bursts. The C API's rows call the shared library, which was opened by name.
 //!
 //! `cargo bench --bench capi -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
@@ -70,7 +72,9 @@ fn contest(
         })?,
         Arguments::Memories => contest.add(RegisteredRow::new(device, values)?)?,
     }
-    contest.add(LibraryRow::new(device, library, arguments, values)?)?;
+    for call in [Call::Burst, Call::Compute] {
+        contest.add(LibraryRow::new(device, library, (arguments, call), values)?)?;
+    }
     contest.run(conditions, |_| {})
 }
 
@@ -181,18 +185,31 @@ impl Contestant for RegisteredRow {
     }
 }
 
-/// The C API: a reusable execution, computed by burst again and again.
+/// How the C API computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Burst,
+    Compute,
+}
+
+/// The C API: a reusable execution, computed again and again.
 struct LibraryRow {
     workers: Vec<u32>,
     burst: LibraryBurst,
     execution: ReusableExecution,
     arguments: Arguments,
+    call: Call,
     values: u32,
     counter: Counter,
 }
 
 impl LibraryRow {
-    fn new(device: &Device, library: Library, arguments: Arguments, values: u32) -> Result<LibraryRow> {
+    fn new(
+        device: &Device,
+        library: Library,
+        (arguments, call): (Arguments, Call),
+        values: u32,
+    ) -> Result<LibraryRow> {
         let compilation = library::compile(library, &models::add(values)?, device.name())?;
         let bytes = values as usize * VALUE_BYTES;
         let made = || {
@@ -206,6 +223,7 @@ impl LibraryRow {
             burst,
             execution,
             arguments,
+            call,
             values,
             counter: Counter::default(),
         })
@@ -214,9 +232,11 @@ impl LibraryRow {
 
 impl Contestant for LibraryRow {
     fn name(&self) -> &'static str {
-        match self.arguments {
-            Arguments::Own => "capi_buffers",
-            Arguments::Memories => "capi_memory",
+        match (self.call, self.arguments) {
+            (Call::Burst, Arguments::Own) => "capi_buffers",
+            (Call::Burst, Arguments::Memories) => "capi_memory",
+            (Call::Compute, Arguments::Own) => "capi_compute_buffers",
+            (Call::Compute, Arguments::Memories) => "capi_compute_memory",
         }
     }
 
@@ -244,7 +264,11 @@ impl Contestant for LibraryRow {
         self.execution
             .change_input(&value.to_ne_bytes())
             .map_err(called)?;
-        self.execution.compute_by(&mut self.burst).map_err(called)?;
+        match self.call {
+            Call::Burst => self.execution.compute_by(&mut self.burst),
+            Call::Compute => self.execution.compute(),
+        }
+        .map_err(called)?;
         let mut sum = [0; VALUE_BYTES];
         self.execution.output(&mut sum).map_err(called)?;
         expect_sum(self.name(), sum, value)

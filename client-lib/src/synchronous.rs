@@ -148,7 +148,10 @@ impl PreparedModel {
         match Burst::open_executor(&self.without_executors(), CALL) {
             Ok(burst) => Some(Counted::new(Box::new(burst), place, permit)),
             Err(_) => {
-                self.executors().refuse();
+                // Where others gave theirs up, the next execution finds room.
+                if !self.link().reclaim_bursts() {
+                    self.executors().refuse();
+                }
                 None
             }
         }

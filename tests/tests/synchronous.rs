@@ -150,6 +150,22 @@ fn models_that_are_not_executed_any_more_leave_their_bursts_to_others() {
 }
 
 #[test]
+fn models_that_are_not_executed_any_more_give_way_where_the_driver_has_no_room() {
+    let (_daemon, device) = start("[limits]\nbursts = 2\n");
+    let models: Vec<PreparedModel> = (0..3).map(|_| add_one(&device, 1)).collect();
+    let run_some =
+        |model: &PreparedModel| (0..3).for_each(|_| run(model, &[3.0], &ExecuteOptions::new()).unwrap());
+    models.iter().for_each(run_some);
+    wait_until("two models have bursts", || {
+        burst_threads(device.worker().pid) == 2
+    });
+    wait_until("the models that rest have no bursts", || {
+        run_some(&models[2]);
+        burst_threads(device.worker().pid) == 1
+    });
+}
+
+#[test]
 fn driver_without_room_for_bursts_executes_by_messages() {
     let (_daemon, device) = start("[limits]\nbursts = 0\n");
     let prepared = add_one(&device, 1);

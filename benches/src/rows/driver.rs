@@ -80,8 +80,11 @@ const WITH_PAYLOADS: [(Way, Passing); 11] = [
 /// device buffers, and registered requests with the most that their cells can carry. What the device's driver
 /// does not have is left out; returns what it says of each.
 ///
+/// Each row has a connection of its own, as if it were an application by itself: one with many models may
+/// have to do without some rings.
+///
 /// # Errors
-/// A model cannot be prepared.
+/// The driver cannot be connected to; a model cannot be prepared.
 pub fn add_all(contest: &mut Contest, device: &Device, payloads: &[u32]) -> Result<Vec<String>> {
     let mut missing = Vec::new();
     for way in Way::ALL {
@@ -89,7 +92,7 @@ pub fn add_all(contest: &mut Contest, device: &Device, payloads: &[u32]) -> Resu
             Way::BurstRegistered => Passing::Inline,
             _ => Passing::SharedMemory,
         };
-        let mut row = DriverRow::new(device, (way, passing), 1)?;
+        let mut row = DriverRow::new(&device.reopen()?, (way, passing), 1)?;
         match row.begin(1) {
             Ok(()) => contest.add(row)?,
             Err(error) => missing.push(format!("{} is left out: {error}", way.name())),
@@ -98,7 +101,7 @@ pub fn add_all(contest: &mut Contest, device: &Device, payloads: &[u32]) -> Resu
     if !payloads.is_empty() {
         let most = (FIRE_INLINE_BYTES / VALUE_BYTES) as u32;
         contest.add(DriverRow::new(
-            device,
+            &device.reopen()?,
             (Way::BurstRegistered, Passing::Inline),
             most,
         )?)?;
@@ -112,7 +115,7 @@ pub fn add_all(contest: &mut Contest, device: &Device, payloads: &[u32]) -> Resu
         }
         for payload in payloads {
             let count = payload / models::VALUE_BYTES;
-            contest.add(DriverRow::new(device, (way, passing), count)?)?;
+            contest.add(DriverRow::new(&device.reopen()?, (way, passing), count)?)?;
         }
     }
     Ok(missing)

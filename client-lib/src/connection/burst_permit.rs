@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The most of a connection: a quarter of what a worker allows by default. The program has the others.
 const MOST: usize = 16;
@@ -43,7 +43,7 @@ impl BurstPermits {
     /// A permit for this holder, if there is one or others give theirs up.
     pub(super) fn take<H: Holder + 'static>(&self, holder: &Arc<H>) -> Option<BurstPermit> {
         let permit = match self.take_free() {
-            None if self.reclaim() => self.take_free(),
+            None if self.refuse() => self.take_free(),
             permit => permit,
         }?;
         self.add(holder);
@@ -58,26 +58,35 @@ impl BurstPermits {
         })
     }
 
-    /// Counts a refusal. After many of them, has holders give up what they do not use; whether any did.
-    fn reclaim(&self) -> bool {
-        let holders: Vec<Arc<dyn Holder>> = {
-            let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-            holders.refusals += 1;
-            if holders.refusals < REFUSALS {
-                return false;
-            }
-            holders.refusals = 0;
-            holders.all.iter().filter_map(Weak::upgrade).collect()
-        };
+    /// Counts a refusal. After many of them, [`BurstPermits::reclaim`].
+    fn refuse(&self) -> bool {
+        let mut holders = self.holders();
+        holders.refusals += 1;
+        if holders.refusals < REFUSALS {
+            return false;
+        }
+        holders.refusals = 0;
+        drop(holders);
+        self.reclaim()
+    }
+
+    /// Has holders give up what they have not used since this was called last; whether any did.
+    pub(super) fn reclaim(&self) -> bool {
+        let holders: Vec<Arc<dyn Holder>> = self.holders().all.iter().filter_map(Weak::upgrade).collect();
         // All are asked, since what each has used counts from now on.
         holders
             .iter()
             .fold(false, |any, holder| holder.give_up_unused() | any)
     }
 
+    fn holders(&self) -> MutexGuard<'_, Holders> {
+        // They are whole between any two statements.
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add<H: Holder + 'static>(&self, holder: &Arc<H>) {
         let own: Weak<dyn Holder> = Arc::<H>::downgrade(holder);
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holders = self.holders();
         holders.all.retain(|known| known.strong_count() > 0);
         if !holders.all.iter().any(|known| Weak::ptr_eq(known, &own)) {
             holders.all.push(own);

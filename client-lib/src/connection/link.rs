@@ -76,6 +76,12 @@ impl Link {
         self.burst_permits.take(holder)
     }
 
+    /// The driver has no room for another burst: has models give up those that they have not used since this
+    /// was called last; whether any did.
+    pub(crate) fn reclaim_bursts(&self) -> bool {
+        self.burst_permits.reclaim()
+    }
+
     /// Whether the worker can be asked to end what a burst executes.
     #[inline]
     pub(crate) fn can_cancel_bursts(&self) -> bool {
