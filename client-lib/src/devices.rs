@@ -241,8 +241,8 @@ impl Devices {
 }
 
 impl Device {
-    /// The same device through a new worker, after the old one has died. Nothing of the old one can be used
-    /// with it.
+    /// The same device through a new worker: after the old one has died, or beside it. Nothing of the old one
+    /// can be used with it.
     ///
     /// # Errors
     /// As [`Devices::device`].

@@ -22,10 +22,6 @@ use crate::values::{Input, Output};
 /// How many a model has at most: as many threads execute it at once without messages.
 const MOST_OF_MODEL: usize = 4;
 
-/// After the driver has refused one, so many executions go by messages before another is asked for, as the
-/// driver may have room then. To ask is one message more, so this adds a thousandth to those executions.
-const MESSAGES_AFTER_REFUSAL: u32 = 1024;
-
 /// Executes one request at a time, and several fenced ones one behind the other.
 pub(crate) trait Executor: Send + Sync + Debug {
     /// As [`crate::PreparedModel::execute`].
@@ -114,8 +110,6 @@ struct State {
     places: Arc<()>,
     /// Whether the model was executed before.
     has_executed: bool,
-    /// How many executions go by messages yet.
-    messages: u32,
 }
 
 /// What an execution goes by.
@@ -145,21 +139,13 @@ impl Executors {
         if is_first || Arc::strong_count(&state.places) > MOST_OF_MODEL {
             return Choice::Message;
         }
-        if state.messages > 0 {
-            state.messages -= 1;
-            return Choice::Message;
-        }
+        state.is_used = true;
         Choice::New(Place(Arc::clone(&state.places)))
     }
 
     /// Keeps one for the next execution.
     pub(crate) fn keep(&self, executor: Counted) {
         self.lock().idle.push(executor);
-    }
-
-    /// The driver has no room for one.
-    pub(crate) fn refuse(&self) {
-        self.lock().messages = MESSAGES_AFTER_REFUSAL;
     }
 
     /// Gives up those that are idle; whether there were any.
@@ -170,9 +156,11 @@ impl Executors {
 }
 
 impl Holder for Executors {
-    fn give_up_unused(&self) -> bool {
+    fn give_up_unused(&self) {
         let is_used = std::mem::take(&mut self.lock().is_used);
-        !is_used && self.clear()
+        if !is_used {
+            self.clear();
+        }
     }
 }
 
@@ -194,15 +182,6 @@ mod tests {
         let mut places: Vec<Place> = (0..MOST_OF_MODEL).map(|_| place(&executors).unwrap()).collect();
         assert!(place(&executors).is_none());
         places.pop();
-        assert!(place(&executors).is_some());
-    }
-
-    #[test]
-    fn executor_is_asked_for_again_some_time_after_a_refusal() {
-        let executors = Executors::default();
-        assert!(place(&executors).is_none() && place(&executors).is_some());
-        executors.refuse();
-        assert!((0..MESSAGES_AFTER_REFUSAL).all(|_| place(&executors).is_none()));
         assert!(place(&executors).is_some());
     }
 }

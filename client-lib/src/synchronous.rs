@@ -148,10 +148,7 @@ impl PreparedModel {
         match Burst::open_executor(&self.without_executors(), CALL) {
             Ok(burst) => Some(Counted::new(Box::new(burst), place, permit)),
             Err(_) => {
-                // Where others gave theirs up, the next execution finds room.
-                if !self.link().reclaim_bursts() {
-                    self.executors().refuse();
-                }
+                self.link().give_back_burst_permit(permit);
                 None
             }
         }

@@ -9,7 +9,7 @@
 //!
 //! | state | what is done | what follows if nothing has come |
 //! |---|---|---|
-//! | `FirstPolls` | poll for 1 us, as fast as is best here | `Polling`, or `Asleep` if the window is over or waits are slept through |
+//! | `FirstPolls` | poll for 1 us, as fast as is best here; not where others want the processor | `Polling` or `Yielding`, or `Asleep` if the window is over |
 //! | `Polling` | poll with pauses, for 20 us at most | the same again, `Yielding` where it is due, else `TimedSleep` or `Asleep` |
 //! | `Yielding` | offer the processor to other threads | `Polling`, as long as the window lasts |
 //! | `TimedSleep` | sleep until a little before the packet is due | `LastPolls`, or `Asleep` if it cannot be |
@@ -19,8 +19,8 @@
 //!
 //! - A packet, an error or the end of the ring ends the wait in every state. The policy learns from it.
 //! - How long `Polling` goes on is the window ([`window`]).
-//! - When the processor is offered to others says [`yield_policy`]. Who polls with pauses needs a
-//!   [`permit`].
+//! - When the processor is offered to others says [`yield_policy`], and where waits sleep at once instead of
+//!   all that follows `FirstPolls`. Who polls with pauses needs a [`permit`].
 //! - When a sleep is timed, and for how long, says [`timed_sleep`].
 //! - [`Event::Stopped`] ends all polling: the deadline has passed, or the ring has ended.
 
@@ -138,11 +138,11 @@ impl WaitPolicy {
     #[cfg(all(test, loom))]
     pub(super) fn expecting_timed_sleep() -> Self {
         const LONG: u64 = 1_000_000_000_000;
-        let mut policy = Self::new(WaitSettings::Sleep, PollRates::slow());
+        let without = Some(Rule::Yield);
+        let mut policy = Self::with_rules(WaitSettings::Sleep, PollRates::slow(), Rules { without });
         policy.adaptive = true;
         policy.timed_sleeps = TimedSleepPolicy::new(STRETCH_NANOS, policy.rules);
         (0..64).for_each(|_| policy.timed_sleeps.record(LONG));
-        policy.yields = YieldPolicy::sleeping();
         policy
     }
 
@@ -221,8 +221,8 @@ impl WaitPolicy {
     pub(super) fn next(&mut self, wait: &mut Wait, event: Event) -> Step {
         match (wait.state, event) {
             (State::FirstPolls, Event::Polled { has_rung }) => {
-                if self.adaptive && self.yields.has_wait_slept_through() {
-                    return self.fall_asleep(wait);
+                if self.adaptive && self.yields.sleeps_at_once() {
+                    return self.sleep(wait);
                 }
                 wait.yield_at = if self.adaptive { self.yields.begin() } else { None };
                 if has_rung {
@@ -306,7 +306,7 @@ impl WaitPolicy {
         Step::Sleep
     }
 
-    /// Sleeps until the packet comes, behind a timed sleep that was in vain or could not be.
+    /// Sleeps until the packet comes, at once or behind a timed sleep that was in vain or could not be.
     fn sleep(&mut self, wait: &mut Wait) -> Step {
         wait.before = self.waited(wait);
         (wait.first_polls, wait.paused_polls, wait.excused) = (0, 0, 0);
@@ -385,6 +385,7 @@ impl WaitPolicy {
             };
         }
         if self.adaptive {
+            self.yields.slept(nanos_of(slept.whole));
             let needed = if self.rules.has(Rule::CountUntilRung) {
                 slept.needed
             } else {

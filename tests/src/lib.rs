@@ -22,8 +22,8 @@ pub use guards::{KillOnDrop, SetOnDrop};
 pub use models::{add_execution, add_model, endless_loop, request_in_one_memory, shared_floats};
 pub use neighbour::{Neighbour, execution};
 pub use process::{
-    Activity, activities_of, anonymous_bytes, burst_threads, children_of, fds_of, group_of, is_alive,
-    memory_numbers, private_bytes, shared_bytes, shared_mappings, thread_heaps, wait_until,
+    Activity, activities_of, anonymous_bytes, burst_thread_ids, burst_threads, children_of, fds_of, group_of,
+    is_alive, memory_numbers, private_bytes, shared_bytes, shared_mappings, thread_heaps, wait_until,
 };
 pub use raw_client::RawClient;
 pub use scripts::write_script;

@@ -1,6 +1,7 @@
 //! What the kernel says of processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -169,11 +170,22 @@ pub fn activities_of(pid: u32) -> BTreeMap<i32, Activity> {
 /// If there is no such process.
 #[must_use]
 pub fn burst_threads(pid: u32) -> usize {
+    burst_thread_ids(pid).len()
+}
+
+/// The ids of those threads.
+///
+/// # Panics
+/// If there is no such process.
+#[must_use]
+pub fn burst_thread_ids(pid: u32) -> BTreeSet<u32> {
     let tasks = std::fs::read_dir(proc(pid, "task")).expect("the threads of a process");
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim_end() == "burst")
-        .count()
+    let id_of_burst = |task: DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let is_burst = name.trim_end() == "burst";
+        is_burst.then(|| task.file_name().to_str()?.parse().ok())?
+    };
+    tasks.filter_map(|task| id_of_burst(task.ok()?)).collect()
 }
 
 /// `None` if the thread has ended.

@@ -6,7 +6,7 @@ use nnhal_client::{
     BurstOptions, Device, Devices, ErrorStatus, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
     PrepareOptions, PreparedModel, TensorType,
 };
-use nnhal_tests::{DaemonOptions, TestDaemon, burst_threads, wait_until};
+use nnhal_tests::{DaemonOptions, TestDaemon, burst_thread_ids, burst_threads, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const DEVICE: &str = "nnhal-reference";
@@ -159,9 +159,33 @@ fn models_that_are_not_executed_any_more_give_way_where_the_driver_has_no_room()
     wait_until("two models have bursts", || {
         burst_threads(device.worker().pid) == 2
     });
-    wait_until("the models that rest have no bursts", || {
+    let of_first = burst_thread_ids(device.worker().pid);
+    wait_until("the last model alone has a burst", || {
         run_some(&models[2]);
-        burst_threads(device.worker().pid) == 1
+        let ids = burst_thread_ids(device.worker().pid);
+        ids.len() == 1 && ids.is_disjoint(&of_first)
+    });
+}
+
+#[test]
+fn models_that_are_executed_in_turns_keep_their_bursts_where_the_driver_has_no_room() {
+    // More than it takes until bursts that nobody uses are given up.
+    const TURNS: usize = 800;
+    let (_daemon, device) = start("[limits]\nbursts = 2\n");
+    let models: Vec<PreparedModel> = (0..3).map(|_| add_one(&device, 1)).collect();
+    let run_each = || {
+        models
+            .iter()
+            .for_each(|model| run(model, &[3.0], &ExecuteOptions::new()).unwrap());
+    };
+    (0..2).for_each(|_| run_each());
+    wait_until("two models have bursts", || {
+        burst_threads(device.worker().pid) == 2
+    });
+    let of_first = burst_thread_ids(device.worker().pid);
+    (0..TURNS).for_each(|_| run_each());
+    wait_until("the first models have their bursts", || {
+        burst_thread_ids(device.worker().pid) == of_first
     });
 }
 

@@ -36,7 +36,7 @@ pub const PAYLOADS: [u32; 4] = [64, 4096, 65_536, 1 << 20];
 /// Adds all of them to a contest, the ping-pong first; `payloads` are measured beside the smallest.
 ///
 /// # Errors
-/// A process cannot be started, a model cannot be prepared.
+/// A process cannot be started, the driver cannot be connected to, a model cannot be prepared.
 pub fn add_all(
     contest: &mut Contest,
     invocation: &Invocation,

@@ -8,23 +8,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// The most of a connection: a quarter of what a worker allows by default. The program has the others.
 const MOST: usize = 16;
 
-/// After so many refusals, models that have not used theirs since so many before give them up. Models that
-/// are all in use keep what they have: to close and open bursts in turns costs more than messages do. A
-/// fenced or asynchronous execution takes 120 to 250 us by messages, about 1 us by a ring
-/// (`cargo bench --bench latency`, few bytes, a virtual Zen 3).
+/// After so many refusals, models that have not used theirs since so many before give them up, and the driver
+/// is asked again if it had no room. Models that are all in use keep what they have: to close and open bursts
+/// in turns costs more than messages do. A fenced or asynchronous execution takes 120 to 250 us by messages,
+/// about 1 us by a ring (`cargo bench --bench latency`, few bytes, a virtual Zen 3).
 const REFUSALS: u32 = 256;
 
 /// Who holds permits, as others see it that need one.
 pub(crate) trait Holder: Send + Sync + Debug {
-    /// Gives up what was not used since this was called last; whether there was anything.
-    fn give_up_unused(&self) -> bool;
+    /// Gives up what was not used since this was called last.
+    fn give_up_unused(&self);
 }
 
 /// How many there are, and whose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BurstPermits {
     used: Arc<AtomicUsize>,
+    /// As many as there are, or as the driver has room for.
+    most: AtomicUsize,
     holders: Mutex<Holders>,
+}
+
+impl Default for BurstPermits {
+    fn default() -> BurstPermits {
+        BurstPermits {
+            used: Arc::default(),
+            most: AtomicUsize::new(MOST),
+            holders: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,40 +55,44 @@ impl BurstPermits {
     /// A permit for this holder, if there is one or others give theirs up.
     pub(super) fn take<H: Holder + 'static>(&self, holder: &Arc<H>) -> Option<BurstPermit> {
         let permit = match self.take_free() {
-            None if self.refuse() => self.take_free(),
+            None if self.count_refusal() => {
+                self.reclaim();
+                self.take_free()
+            }
             permit => permit,
         }?;
         self.add(holder);
         Some(permit)
     }
 
+    /// The driver has no room for the burst of this permit.
+    pub(super) fn give_back_unused(&self, permit: BurstPermit) {
+        drop(permit);
+        self.most
+            .store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     fn take_free(&self) -> Option<BurstPermit> {
-        let more = |used| (used < MOST).then_some(used + 1);
+        let most = self.most.load(Ordering::Relaxed);
+        let more = |used| (used < most).then_some(used + 1);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.ok().map(|_| BurstPermit {
             used: Arc::clone(&self.used),
         })
     }
 
-    /// Counts a refusal. After many of them, [`BurstPermits::reclaim`].
-    fn refuse(&self) -> bool {
+    /// Counts a refusal; whether it is the last of so many.
+    fn count_refusal(&self) -> bool {
         let mut holders = self.holders();
-        holders.refusals += 1;
-        if holders.refusals < REFUSALS {
-            return false;
-        }
-        holders.refusals = 0;
-        drop(holders);
-        self.reclaim()
+        holders.refusals = (holders.refusals + 1) % REFUSALS;
+        holders.refusals == 0
     }
 
-    /// Has holders give up what they have not used since this was called last; whether any did.
-    pub(super) fn reclaim(&self) -> bool {
+    /// Has holders give up what they have not used since this was called last.
+    fn reclaim(&self) {
         let holders: Vec<Arc<dyn Holder>> = self.holders().all.iter().filter_map(Weak::upgrade).collect();
-        // All are asked, since what each has used counts from now on.
-        holders
-            .iter()
-            .fold(false, |any, holder| holder.give_up_unused() | any)
+        holders.iter().for_each(|holder| holder.give_up_unused());
+        self.most.store(MOST, Ordering::Relaxed);
     }
 
     fn holders(&self) -> MutexGuard<'_, Holders> {
@@ -114,10 +130,10 @@ mod tests {
     }
 
     impl Holder for Model {
-        fn give_up_unused(&self) -> bool {
-            let mut permits = self.permits.lock().unwrap();
-            let is_unused = !self.is_used.swap(false, Ordering::Relaxed);
-            is_unused && !std::mem::take(&mut *permits).is_empty()
+        fn give_up_unused(&self) {
+            if !self.is_used.swap(false, Ordering::Relaxed) {
+                self.permits.lock().unwrap().clear();
+            }
         }
     }
 
@@ -168,6 +184,19 @@ mod tests {
                 .iter()
                 .for_each(|model| model.is_used.store(true, Ordering::Relaxed));
         }
+    }
+
+    #[test]
+    fn driver_without_room_is_asked_again_after_so_many_refusals() {
+        let (permits, model) = (BurstPermits::default(), Arc::default());
+        hold(&permits, &model);
+        for _ in 0..3 {
+            let refused = permits.take(&model).unwrap();
+            permits.give_back_unused(refused);
+            assert_eq!(refusals(&permits, &model, REFUSALS), REFUSALS - 1);
+            model.is_used.store(true, Ordering::Relaxed);
+        }
+        assert_eq!(model.permits.lock().unwrap().len(), 1);
     }
 
     #[test]

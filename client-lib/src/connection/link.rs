@@ -76,10 +76,9 @@ impl Link {
         self.burst_permits.take(holder)
     }
 
-    /// The driver has no room for another burst: has models give up those that they have not used since this
-    /// was called last; whether any did.
-    pub(crate) fn reclaim_bursts(&self) -> bool {
-        self.burst_permits.reclaim()
+    /// The driver has no room for the burst of this permit.
+    pub(crate) fn give_back_burst_permit(&self, permit: BurstPermit) {
+        self.burst_permits.give_back_unused(permit);
     }
 
     /// Whether the worker can be asked to end what a burst executes.

@@ -369,18 +369,27 @@ fn written_bytes(ty: OperandType, shape: &Shape, layouts: &TypeLayouts) -> Optio
 }
 
 fn in_memory(
+    argument: (&str, usize),
+    memory: &Memory,
+    part: (u64, u64),
+    dimensions: &[u32],
+) -> RuntimeResult<Location> {
+    Ok(Location::Memory {
+        range: range_in(argument, memory, part)?,
+        memory: memory.clone(),
+        dimensions: dimensions.to_vec(),
+    })
+}
+
+/// The bytes of an argument in a memory, which must be there.
+pub(super) fn range_in(
     (direction, index): (&str, usize),
     memory: &Memory,
     (offset, length): (u64, u64),
-    dimensions: &[u32],
-) -> RuntimeResult<Location> {
+) -> RuntimeResult<Range<u64>> {
     let end = offset.checked_add(length).filter(|end| *end <= memory.size());
     match end {
-        Some(end) if end > 0 => Ok(Location::Memory {
-            memory: memory.clone(),
-            range: offset..end,
-            dimensions: dimensions.to_vec(),
-        }),
+        Some(end) if end > 0 => Ok(offset..end),
         _ => Err(RuntimeError::bad_data(format!(
             "{direction} {index} is {length} bytes from byte {offset} of a memory of {} bytes; it must lie inside, \
              and offset and length must not both be 0",
@@ -389,7 +398,7 @@ fn in_memory(
     }
 }
 
-fn expect_count(what: &str, count: usize, expected: usize) -> RuntimeResult<()> {
+pub(super) fn expect_count(what: &str, count: usize, expected: usize) -> RuntimeResult<()> {
     if count == expected {
         return Ok(());
     }

@@ -8,6 +8,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 use super::arguments::{BoundArguments, Location, OutputBuffer, RunInput, RunOutput};
 use super::compilation::Compilation;
 use super::computed::Finished;
+use super::direct::{Synchronously, may_go_on};
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;
@@ -36,20 +37,31 @@ impl Compilation {
         outputs: &mut [RunOutput<'_>],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Finished> {
-        self.execute_by(inputs, outputs, options, None)
+        let mut failed = None;
+        if let Some(step) = self.only_step() {
+            expect_time(options)?;
+            let arguments = (inputs, &mut *outputs);
+            match self.execute_directly(step, &mut Synchronously, arguments, options) {
+                Some(Err(error)) if may_go_on(self, &error) => failed = Some(error),
+                Some(result) => return result,
+                None => {}
+            }
+        }
+        self.execute_by(inputs, outputs, options, (None, failed))
     }
 
-    /// As [`Compilation::execute`], each step by its burst if there are some.
+    /// As [`Compilation::execute`], each step by its burst if there are some, perhaps after a first attempt
+    /// that has failed.
     pub(super) fn execute_by(
         &self,
         inputs: &[RunInput<'_>],
         outputs: &mut [RunOutput<'_>],
         options: &ExecuteOptions,
-        bursts: Option<&mut [StepBurst]>,
+        (bursts, failed): (Option<&mut [StepBurst]>, Option<RuntimeError>),
     ) -> RuntimeResult<Finished> {
         let rooms: Vec<OutputBuffer> = outputs.iter().map(RunOutput::room).collect();
         let placed = BoundArguments::new(self, inputs, &rooms, |size| self.take_memory(size))?;
-        let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true, None);
+        let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true, failed);
         if let Ok(finished) = &result {
             for (index, output) in outputs.iter_mut().enumerate() {
                 if let RunOutput::Bytes { bytes, .. } = output {

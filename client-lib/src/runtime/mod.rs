@@ -34,6 +34,7 @@ mod cpu;
 mod device;
 mod device_memory;
 mod devices;
+mod direct;
 mod event;
 mod execution;
 mod explanation;

@@ -88,7 +88,7 @@ impl<'a> RequestBuilder<'a> {
                 range,
                 dimensions,
             } => {
-                self.memory_input(memory, range.clone(), open_part(declared, dimensions));
+                self.memory_input(memory, range.clone(), (declared, dimensions));
                 Ok(())
             }
             Location::Device { memory, dimensions } => {
@@ -106,7 +106,7 @@ impl<'a> RequestBuilder<'a> {
     ) -> RuntimeResult<()> {
         match store.backing() {
             Backing::Shared(shared) => {
-                self.memory_input(&shared, 0..shared.size(), open_part(declared, dimensions));
+                self.memory_input(&shared, 0..shared.size(), (declared, dimensions));
             }
             Backing::Device { buffer, device } if self.target.reaches_into(&device) => {
                 self.add(|request| request.input_buffer(&buffer));
@@ -115,7 +115,7 @@ impl<'a> RequestBuilder<'a> {
                 let size = store.byte_size().ok_or_else(|| unknown_size("input"))?;
                 let copy = Memory::new(size)?;
                 store.fetch(&copy)?;
-                self.memory_input(&copy, 0..size, open_part(declared, dimensions));
+                self.memory_input(&copy, 0..size, (declared, dimensions));
             }
         }
         Ok(())
@@ -129,7 +129,7 @@ impl<'a> RequestBuilder<'a> {
                 memory,
                 range,
                 dimensions,
-            } => self.memory_output(memory, range.clone(), open_part(declared, dimensions)),
+            } => self.memory_output(memory, range.clone(), (declared, dimensions)),
             Location::Device { memory, dimensions } => {
                 self.stored_output(memory.store(), dimensions, declared)?;
             }
@@ -147,7 +147,7 @@ impl<'a> RequestBuilder<'a> {
     ) -> RuntimeResult<()> {
         match store.backing() {
             Backing::Shared(shared) => {
-                self.memory_output(&shared, 0..shared.size(), open_part(declared, dimensions));
+                self.memory_output(&shared, 0..shared.size(), (declared, dimensions));
             }
             Backing::Device { buffer, device } if self.target.reaches_into(&device) => {
                 self.add(|request| request.output_buffer(&buffer));
@@ -161,7 +161,7 @@ impl<'a> RequestBuilder<'a> {
                     .filter(|size| *size > 0)
                     .ok_or_else(|| unknown_size("output"))?;
                 let stage = Memory::new(size as u64)?;
-                self.memory_output(&stage, 0..stage.size(), open_part(declared, dimensions));
+                self.memory_output(&stage, 0..stage.size(), (declared, dimensions));
                 self.staged.push(Staged {
                     output: self.outputs,
                     memory: stage,
@@ -182,11 +182,25 @@ impl<'a> RequestBuilder<'a> {
         Ok(())
     }
 
-    fn memory_input(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+    /// Adds an input in shared memory, with the dimensions that its operand is declared with and its own.
+    pub(super) fn memory_input(
+        &mut self,
+        memory: &Memory,
+        range: Range<u64>,
+        (declared, dimensions): (&[u32], &[u32]),
+    ) {
+        let dimensions = open_part(declared, dimensions);
         self.add(|request| request.input_with_dimensions(memory, range, dimensions));
     }
 
-    fn memory_output(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+    /// The same of an output.
+    pub(super) fn memory_output(
+        &mut self,
+        memory: &Memory,
+        range: Range<u64>,
+        (declared, dimensions): (&[u32], &[u32]),
+    ) {
+        let dimensions = open_part(declared, dimensions);
         self.add(|request| request.output_with_dimensions(memory, range, dimensions));
     }
 

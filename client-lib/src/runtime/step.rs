@@ -18,6 +18,7 @@ use crate::execution::{Completed, ExecuteOptions};
 use crate::model::Model;
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
+use crate::values::{Input, Output};
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +176,16 @@ impl Step {
         }
     }
 
+    /// Executes with values in this process's own memory on the driver that the step is prepared on.
+    pub(super) fn run(
+        &self,
+        inputs: &[Input<'_>],
+        outputs: &mut [Output<'_>],
+        options: &ExecuteOptions,
+    ) -> RuntimeResult<Completed> {
+        Ok(self.on_driver()?.run(inputs, outputs, options)?)
+    }
+
     /// The burst of a step that a driver executes, if it has been made and executes what the step is prepared
     /// as. Takes no lock.
     #[inline]
@@ -204,9 +215,13 @@ impl Step {
     }
 
     fn new_burst(&self) -> RuntimeResult<Burst> {
+        Ok(self.on_driver()?.burst(&BurstOptions::new())?)
+    }
+
+    fn on_driver(&self) -> RuntimeResult<PreparedModel> {
         match self.prepared() {
-            Prepared::Driver(prepared) => Ok(prepared.burst(&BurstOptions::new())?),
-            Prepared::Cpu(_) => Err(RuntimeError::failed("the CPU of this process has no bursts")),
+            Prepared::Driver(prepared) => Ok(prepared),
+            Prepared::Cpu(_) => Err(RuntimeError::failed("no driver executes the step")),
         }
     }
 

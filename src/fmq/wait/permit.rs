@@ -1,10 +1,9 @@
 //! How many threads of this process may poll with pauses at once: as many as there are processors. Who gets
 //! no permit sleeps at once.
 //!
-//! Threads that poll offer their processors to others, but not if their window is fixed, and not for a while
-//! after others have kept them for long. Then more of them than processors keep each other and their peers
-//! waiting for as long as the system lets each run. Five bursts of one client on two processors took
-//! milliseconds for each request without this.
+//! Threads that poll offer their processors to others, but not if their window is fixed. Then more of them
+//! than processors keep each other and their peers waiting for as long as the system lets each run. Five
+//! bursts of one client on two processors took milliseconds for each request without this.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

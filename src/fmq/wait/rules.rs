@@ -36,27 +36,27 @@ pub(super) enum Rule {
     /// An offer counts as taken only if the system has run another thread. Gains 14 % where a system call
     /// takes 3 us.
     YieldSwitched,
-    /// Where others keep it for long on average, waits are slept through. Without it a pair beside two
-    /// threads that compute, on two processors, takes 700 times as long.
-    SleepLongTurns,
+    /// Where others keep it for long on average, waits sleep at once. Without it a pair beside two threads
+    /// that compute, on two processors, takes 700 times as long.
+    SleepAtOnce,
 }
 
-/// Which rules there are: all, but in the simulator.
+/// Which rules there are: all, but in tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     pub(super) without: Option<Rule>,
 }
 
 impl Rules {
     #[inline(always)]
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     pub(super) fn has(self, rule: Rule) -> bool {
         self.without != Some(rule)
     }
 
     #[inline(always)]
-    #[cfg(not(all(test, not(loom))))]
+    #[cfg(not(test))]
     pub(super) fn has(self, _rule: Rule) -> bool {
         true
     }

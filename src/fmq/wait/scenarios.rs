@@ -286,7 +286,7 @@ const GAINS: [(Rule, &str, u64); 12] = [
     (Rule::Yield, "8 pairs with 60 us of work on 4", 6_000),
     (Rule::YieldFirst, "8 pairs on 4 processors", 6_000),
     (Rule::YieldSwitched, "slow system calls", 6_000),
-    (Rule::SleepLongTurns, "1 pair, 2 compute on 2", 6_000),
+    (Rule::SleepAtOnce, "1 pair, 2 compute on 2", 6_000),
 ];
 
 /// The least that a rule must gain, in percent.

@@ -1,8 +1,9 @@
 //! How the simulated system shares its processors among threads: as Linux does by its EEVDF scheduler.
 //!
 //! Each thread has a virtual run time, which grows while it runs. A thread is eligible if it has run no more
-//! than the runnable ones have on average; of those, the one with the earliest deadline runs next. Who sleeps
-//! keeps what it had run too little. Who yields is charged the rest of its turn, as by Linux 6.18.
+//! than the runnable ones have on average. Of those, the one with the earliest deadline runs next on a
+//! processor that becomes idle. Who wakes takes the processor of who has run for long. Who sleeps keeps what
+//! it had run too little. Who yields and is eligible is charged the rest of its turn, as by Linux 6.18.
 
 /// How long a thread runs while others wait for its processor, and how long before it gives way to one that
 /// was just woken.
@@ -29,7 +30,7 @@ struct Thread {
 pub(super) struct Scheduler {
     processors: usize,
     threads: Vec<Thread>,
-    /// The average virtual run time of the runnable threads, when there were any.
+    /// The highest average that there was of the virtual run times of runnable threads.
     average: u64,
 }
 
@@ -61,7 +62,7 @@ impl Scheduler {
     }
 
     /// Whether a thread waits for a processor.
-    pub(super) fn is_awaited(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         self.threads.iter().any(|thread| thread.place == Place::Ready)
     }
 
@@ -126,7 +127,7 @@ impl Scheduler {
         self.threads[at].place = Place::Ready;
     }
 
-    /// A thread offers its processor: says whether another takes it.
+    /// A thread offers its processor; whether others wait for it.
     pub(super) fn give_turn_up(&mut self, at: usize) -> bool {
         if !self.is_awaited() {
             return false;

@@ -267,6 +267,29 @@ fn where_others_want_the_processor_they_come_before_the_first_poll() {
 }
 
 #[test]
+fn where_others_keep_the_processor_for_long_waits_sleep_at_once_for_a_while() {
+    let kept = Event::Yielded {
+        took: Duration::from_millis(3),
+        was_switched: true,
+    };
+    let mut policy = policy();
+    // Waits that would have timed sleeps.
+    assert!(policy.expect_waits_of(2_000_000));
+    for _ in 0..3 {
+        let mut wait = policy.begin();
+        wait.state = State::Yielding;
+        policy.next(&mut wait, kept);
+    }
+    for _ in 0..5 {
+        assert!(policy.yields.sleeps_at_once());
+        let mut wait = policy.begin();
+        assert_eq!(poll(&mut policy, &mut wait, false), Step::Sleep);
+        policy.woken(&wait, Slept::in_vain(Duration::from_millis(100)));
+    }
+    assert!(!policy.yields.sleeps_at_once());
+}
+
+#[test]
 fn timed_sleep_is_followed_by_polls_and_then_by_a_sleep() {
     let mut policy = policy();
     assert!(policy.expect_waits_of(2_000_000));
