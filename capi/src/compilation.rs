@@ -1,5 +1,6 @@
 //! Compilations.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +43,7 @@ pub(crate) struct Compilation {
 enum State {
     Open(Settings),
     Finished(runtime::Compilation),
-    Failed(String),
+    Failed(Cow<'static, str>),
 }
 
 /// What the caller asks of a compilation before it is made.
@@ -148,7 +149,7 @@ impl Compilation {
             return Err(Failure::bad_state("the compilation was finished meanwhile"));
         };
         let settings = settings.clone();
-        *state = State::Failed("its making was cut short".to_owned());
+        *state = State::Failed("its making was cut short".into());
         match self.compile(settings) {
             Ok(compilation) => {
                 *state = State::Finished(compilation);

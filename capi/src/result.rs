@@ -1,5 +1,6 @@
 //! How calls end: the NDK's codes, and the texts that go with them.
 
+use std::borrow::Cow;
 use std::ffi::c_int;
 
 use nnhal_client::runtime;
@@ -10,14 +11,14 @@ use crate::codes::ResultCode;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: ResultCode,
-    pub(crate) text: String,
+    pub(crate) text: Cow<'static, str>,
 }
 
 /// The result of everything behind the functions of the interface.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(code: ResultCode, text: impl Into<String>) -> Failure {
+    pub(crate) fn new(code: ResultCode, text: impl Into<Cow<'static, str>>) -> Failure {
         let text = text.into();
         Failure { code, text }
     }
@@ -30,15 +31,15 @@ impl Failure {
         )
     }
 
-    pub(crate) fn bad_data(text: impl Into<String>) -> Failure {
+    pub(crate) fn bad_data(text: impl Into<Cow<'static, str>>) -> Failure {
         Failure::new(ResultCode::ANEURALNETWORKS_BAD_DATA, text)
     }
 
-    pub(crate) fn bad_state(text: impl Into<String>) -> Failure {
+    pub(crate) fn bad_state(text: impl Into<Cow<'static, str>>) -> Failure {
         Failure::new(ResultCode::ANEURALNETWORKS_BAD_STATE, text)
     }
 
-    pub(crate) fn op_failed(text: impl Into<String>) -> Failure {
+    pub(crate) fn op_failed(text: impl Into<Cow<'static, str>>) -> Failure {
         Failure::new(ResultCode::ANEURALNETWORKS_OP_FAILED, text)
     }
 

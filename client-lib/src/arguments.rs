@@ -3,20 +3,26 @@
 use std::ops::Range;
 
 use nnhal::burst::{copy_values, put_values};
-use nnhal_hal::{OperandType, Shape};
+use nnhal_hal::{MAX_RANK, OperandType, Shape, TypeLayout};
 
 use crate::error::{Error, Result};
 use crate::execution::Completed;
+use crate::layout::Layout;
 use crate::memory::Memory;
-use crate::model::{ALIGNMENT, ArgumentTypes};
+use crate::model::ArgumentTypes;
 use crate::request::Request;
-use crate::tensor::{Element, TensorType};
+use crate::tensor::{Element, TensorType, written_bytes};
 use crate::values::{Input, Output, OwnValues, expect_count, expect_fit};
 
 /// Where one argument is.
 #[derive(Clone, Debug, PartialEq)]
 struct Place {
     operand_type: OperandType,
+    /// How its values are laid out, where that is fixed.
+    layout: Option<TypeLayout>,
+    /// Bytes of a value, where the model says all dimensions.
+    size: Option<usize>,
+    /// Those that come with it.
     dimensions: Shape,
     /// Bytes of the memory; `None` for an input that is left out.
     range: Option<Range<u64>>,
@@ -57,11 +63,8 @@ impl Arguments {
                     ty.dimensions()
                 ))
             })?;
-            Ok(Place {
-                operand_type: ty.operand_type(),
-                dimensions: Shape::SCALAR,
-                range: Some(layout.add(size)),
-            })
+            let range = Some(layout.add(size as u64));
+            Ok(Place::new(types, ty, Shape::SCALAR, range))
         };
         let inputs = types
             .inputs
@@ -75,7 +78,7 @@ impl Arguments {
             .enumerate()
             .map(|argument| place("output", argument));
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
-        Arguments::new(Memory::new(layout.size())?, inputs, outputs)
+        Arguments::new(Memory::new(memory_size(&layout))?, inputs, outputs)
     }
 
     /// Memory for these arguments.
@@ -100,11 +103,9 @@ impl Arguments {
         let mut in_places = Vec::with_capacity(inputs.len());
         for (index, (input, ty)) in inputs.iter().zip(types.inputs.iter()).enumerate() {
             expect_fit("input", index, (input.fills, input.rust_type), ty.operand_type())?;
-            in_places.push(Place {
-                operand_type: ty.operand_type(),
-                dimensions: input.dimensions,
-                range: input.length().map(|length| layout.add(length)),
-            });
+            let dimensions = input.dimensions.ok_or_else(|| too_many_dimensions(index))?;
+            let range = input.length().map(|length| layout.add(length as u64));
+            in_places.push(Place::new(types, ty, dimensions, range));
         }
         let mut out_places = Vec::with_capacity(outputs.len());
         for (index, (output, ty)) in outputs.iter().zip(types.outputs.iter()).enumerate() {
@@ -114,13 +115,10 @@ impl Arguments {
                 (output.fills, output.rust_type),
                 ty.operand_type(),
             )?;
-            out_places.push(Place {
-                operand_type: ty.operand_type(),
-                dimensions: Shape::SCALAR,
-                range: Some(layout.add(output.bytes.len())),
-            });
+            let range = Some(layout.add(output.bytes.len() as u64));
+            out_places.push(Place::new(types, ty, Shape::SCALAR, range));
         }
-        Arguments::new(memory(layout.size())?, in_places, out_places)
+        Arguments::new(memory(memory_size(&layout))?, in_places, out_places)
     }
 
     fn new(memory: Memory, inputs: Vec<Place>, outputs: Vec<Place>) -> Result<Arguments> {
@@ -209,7 +207,7 @@ impl Arguments {
             && outputs.len() == self.outputs.len()
             && inputs.iter().zip(&self.inputs).all(|(input, place)| {
                 input.length() == place.length()
-                    && input.dimensions == place.dimensions
+                    && input.dimensions == Some(place.dimensions)
                     && (input.fills)(place.operand_type)
             })
             && outputs.iter().zip(&self.outputs).all(|(output, place)| {
@@ -232,6 +230,18 @@ impl Arguments {
             }
         }
         Ok(())
+    }
+
+    /// Passes values of this layout through the memory to an execution of the request, and back after it.
+    pub(crate) fn pass(
+        &self,
+        values: &mut (impl OwnValues + ?Sized),
+        execute: impl FnOnce(&Request) -> Result<Completed>,
+    ) -> Result<Completed> {
+        self.write_all(values)?;
+        let completed = execute(&self.request)?;
+        self.read_all(&completed, values)?;
+        Ok(completed)
     }
 
     /// Copies inputs of this layout in.
@@ -317,17 +327,39 @@ fn wrong_size(what: &str, index: usize, length: usize, size: u64) -> Error {
     ))
 }
 
+/// Bytes of a memory for all of them, which has one at least.
+fn memory_size(layout: &Layout) -> u64 {
+    layout.end.max(1)
+}
+
+#[cold]
+fn too_many_dimensions(input: usize) -> Error {
+    Error::argument(format!(
+        "input {input} has more than {MAX_RANK} dimensions, the most that there are"
+    ))
+}
+
 impl Place {
-    /// How many bytes of output `index`, for which there is `room`, an execution has written.
+    fn new(types: &ArgumentTypes, ty: &TensorType, dimensions: Shape, range: Option<Range<u64>>) -> Place {
+        Place {
+            operand_type: ty.operand_type(),
+            layout: types.layouts.get(ty.operand_type()),
+            size: ty.byte_size_among(&types.layouts),
+            dimensions,
+            range,
+        }
+    }
+
+    /// How many bytes of output `index`, for which there is `room`, an execution has written. A driver that
+    /// says nothing of shapes has kept to the model's.
     #[inline]
     fn written(&self, completed: &Completed, index: usize, room: usize) -> usize {
-        let written = completed.output_shapes.get(index).and_then(|shape| {
-            let shape = Shape::new(&shape.dimensions).ok()?;
-            shape
-                .byte_size(self.operand_type.element_size())
+        let written = match completed.output_shapes.get(index) {
+            Some(shape) => Shape::new(&shape.dimensions)
                 .ok()
-                .filter(|&size| size > 0)
-        });
+                .and_then(|shape| written_bytes(self.layout, &shape)),
+            None => self.size,
+        };
         written.map_or(room, |written| written.min(room))
     }
 
@@ -336,31 +368,6 @@ impl Place {
         self.range
             .as_ref()
             .map(|range| (range.end - range.start) as usize)
-    }
-}
-
-/// Argument after argument, each on cache lines of its own.
-#[derive(Default)]
-struct Layout {
-    end: u64,
-}
-
-impl Layout {
-    /// Bytes of the memory, which has one at least.
-    fn size(&self) -> u64 {
-        self.end.max(1)
-    }
-
-    fn add(&mut self, size: usize) -> Range<u64> {
-        let start = self.end;
-        let end = start.saturating_add(size as u64);
-        // An argument has at least one line, so that no two have the same place, of which nothing could be
-        // told apart.
-        let padded = end
-            .max(start.saturating_add(1))
-            .checked_next_multiple_of(ALIGNMENT as u64);
-        self.end = padded.unwrap_or(u64::MAX);
-        start..end
     }
 }
 
@@ -455,6 +462,19 @@ mod tests {
             )
             .unwrap();
         assert_eq!(room, [1.0, 2.0, 9.0, 9.0]);
+        let written = |dimensions: &[u32]| {
+            let completed = Completed {
+                output_shapes: vec![OutputShape {
+                    dimensions: dimensions.to_vec(),
+                    is_sufficient: true,
+                }],
+                ..Completed::default()
+            };
+            arguments.outputs[0].written(&completed, 0, 16)
+        };
+        assert_eq!((written(&[0]), written(&[3]), written(&[9])), (0, 12, 16));
+        // Nobody says how many there are.
+        assert_eq!(arguments.outputs[0].written(&Completed::default(), 0, 16), 16);
     }
 
     #[test]
@@ -467,6 +487,8 @@ mod tests {
                 .to_string()
         };
         assert!(error(&right, &mut room).contains("output 0 is TENSOR_FLOAT32, which i32"));
+        let long = [right[0], Input::from(&[1_i32]).with_dimensions(&[1; 9])];
+        assert!(error(&long, &mut [][..]).contains("input 1 has more than 8 dimensions"));
         assert!(error(&right[..1], &mut room).contains("1 inputs were given, the model has 2"));
         let unknown = Arguments::for_types(&types()).unwrap_err().to_string();
         assert!(

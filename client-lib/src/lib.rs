@@ -55,6 +55,7 @@ mod fenced;
 mod fenced_ring;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod layout;
 mod memory;
 mod model;
 mod model_builder;

@@ -69,8 +69,7 @@ impl Request {
         range: Range<u64>,
         dimensions: &[u32],
     ) -> Request {
-        let argument = self.in_memory(memory, range, dimensions);
-        self.hal.inputs.push(argument);
+        self.add_input(memory, range, dimensions);
         self
     }
 
@@ -106,8 +105,7 @@ impl Request {
         range: Range<u64>,
         dimensions: &[u32],
     ) -> Request {
-        let argument = self.in_memory(memory, range, dimensions);
-        self.hal.outputs.push(argument);
+        self.add_output(memory, range, dimensions);
         self
     }
 
@@ -178,6 +176,18 @@ impl Request {
         }
     }
 
+    /// As [`Request::input_with_dimensions`], in place.
+    pub(crate) fn add_input(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+        let argument = self.in_memory(memory, range, dimensions);
+        self.hal.inputs.push(argument);
+    }
+
+    /// As [`Request::output_with_dimensions`], in place.
+    pub(crate) fn add_output(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+        let argument = self.in_memory(memory, range, dimensions);
+        self.hal.outputs.push(argument);
+    }
+
     fn in_memory(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) -> RequestArgument {
         let known = self.memories.iter().position(|known| known.is_same(memory));
         let pool = known.unwrap_or_else(|| {
@@ -227,13 +237,9 @@ impl Request {
 
     /// The index, among all pools, of a memory by its index among the memories.
     fn pool_index_of_memory(&self, memory: usize) -> u32 {
-        let is_memory = |pool: &&(usize, &RequestPool)| matches!(pool.1, RequestPool::Memory { .. });
-        let pools: Vec<_> = self.hal.pools.iter().enumerate().collect();
-        pools
-            .iter()
-            .filter(is_memory)
-            .nth(memory)
-            .map_or(u32::MAX, |(index, _)| *index as u32)
+        let pools = self.hal.pools.iter().enumerate();
+        let mut memories = pools.filter(|(_, pool)| matches!(pool, RequestPool::Memory { .. }));
+        memories.nth(memory).map_or(u32::MAX, |(index, _)| index as u32)
     }
 }
 

@@ -105,13 +105,11 @@ impl PreparedModel {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
+        // Before anything is written: a forked child has the memory in common with its parent.
+        self.link().check_process()?;
         let arguments = self.take_arguments(inputs, outputs)?;
         let mut values = ListedValues { inputs, outputs };
-        arguments.write_all(&values)?;
-        let result = self.execute_by_message(arguments.request(), options);
-        if let Ok(completed) = &result {
-            arguments.read_all(completed, &mut values)?;
-        }
+        let result = arguments.pass(&mut values, |request| self.execute_by_message(request, options));
         // An execution that was not waited for may still write to them.
         if !is_given_up(&result) {
             self.give_back(arguments);

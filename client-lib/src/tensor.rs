@@ -1,7 +1,9 @@
 //! Types of operands and of the Rust values that fill them.
 
 use half::f16;
-use nnhal_hal::{ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantParams, TypeLayouts};
+use nnhal_hal::{
+    ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantParams, TypeLayout, TypeLayouts,
+};
 
 /// What an operand is: its type, its dimensions and its quantisation.
 ///
@@ -126,6 +128,13 @@ impl TensorType {
     pub fn byte_size_among(&self, layouts: &TypeLayouts) -> Option<usize> {
         layouts.byte_size(self.operand_type(), &Shape::new(self.dimensions()).ok()?)
     }
+}
+
+/// Bytes of a value that was written, whose extents unlike an argument's may be 0; `None` where that is not
+/// fixed.
+pub(crate) fn written_bytes(layout: Option<TypeLayout>, shape: &Shape) -> Option<usize> {
+    let layout = layout.filter(|layout| !layout.is_tensor || shape.rank() > 0)?;
+    shape.byte_size(layout.element_size).ok()
 }
 
 impl From<TensorType> for Operand {

@@ -1,6 +1,6 @@
 //! Values of arguments in this process's own memory.
 
-use nnhal_hal::{MAX_RANK, OperandType, Shape};
+use nnhal_hal::{OperandType, Shape};
 
 use crate::error::{Error, Result};
 use crate::tensor::Element;
@@ -11,7 +11,8 @@ pub struct Input<'a> {
     pub(crate) bytes: Option<&'a [u8]>,
     pub(crate) fills: fn(OperandType) -> bool,
     pub(crate) rust_type: &'static str,
-    pub(crate) dimensions: Shape,
+    /// `None` if there are more than possible.
+    pub(crate) dimensions: Option<Shape>,
 }
 
 impl<'a> Input<'a> {
@@ -22,7 +23,7 @@ impl<'a> Input<'a> {
             bytes: None,
             fills: |_| true,
             rust_type: "nothing",
-            dimensions: Shape::SCALAR,
+            dimensions: Some(Shape::SCALAR),
         }
     }
 
@@ -30,10 +31,7 @@ impl<'a> Input<'a> {
     /// refused when it is used.
     #[must_use]
     pub fn with_dimensions(mut self, dimensions: &[u32]) -> Input<'a> {
-        // The longest shape there is fits no operand with another rank, so the driver names the mistake.
-        self.dimensions = Shape::new(dimensions)
-            .or_else(|_| Shape::new(&dimensions[..MAX_RANK]))
-            .unwrap_or_default();
+        self.dimensions = Shape::new(dimensions).ok();
         self
     }
 
@@ -48,7 +46,7 @@ impl<'a, T: Element> From<&'a [T]> for Input<'a> {
             bytes: Some(bytemuck::cast_slice(values)),
             fills: T::fills,
             rust_type: std::any::type_name::<T>(),
-            dimensions: Shape::SCALAR,
+            dimensions: Some(Shape::SCALAR),
         }
     }
 }

@@ -3,8 +3,8 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    BurstOptions, Device, Devices, ErrorStatus, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
-    PrepareOptions, PreparedModel, TensorType,
+    BurstOptions, Device, Devices, ErrorStatus, ExecuteOptions, Input, Memory, ModelBuilder, OperationType,
+    Output, PrepareOptions, PreparedModel, Request, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, burst_thread_ids, burst_threads, wait_until};
 
@@ -198,6 +198,67 @@ fn driver_without_room_for_bursts_executes_by_messages() {
     wait_until("no burst has a thread", || {
         burst_threads(device.worker().pid) == 0
     });
+}
+
+#[test]
+fn values_of_sizes_that_change_each_time_are_passed_as_others() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 0);
+    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let options = ExecuteOptions::new();
+    // The library keeps requests for 8 sizes; then each comes once, again at once, and in turn.
+    let in_turn = (0..60).map(|round| 1 + 7 * round % 20);
+    let sizes = (1..40)
+        .chain([5000, 60, 60, 60, 50_000, 3, 70, 70])
+        .chain(in_turn);
+    for size in sizes {
+        let values: Vec<f32> = (0..size).map(|value| value as f32).collect();
+        let expected: Vec<f32> = values.iter().map(|value| value + 1.0).collect();
+        let input = || Input::from(&values).with_dimensions(&[size]);
+        let mut sums = vec![0.0_f32; values.len() + 1];
+        prepared
+            .run(&[input()], &mut [Output::from(&mut sums)], &options)
+            .unwrap();
+        assert_eq!((&sums[..values.len()], sums[values.len()]), (&expected[..], 0.0));
+        let outputs = &mut [Output::from(&mut sums[1..])];
+        burst.run(&[input()], outputs, &options).unwrap();
+        assert_eq!(sums[1..], expected);
+        let outputs = &mut [Output::from(&mut sums[1..])];
+        let too_few = Input::from(&values).with_dimensions(&[size + 1]);
+        let error = burst.run(&[too_few], outputs, &options).unwrap_err();
+        assert_eq!(error.status(), ErrorStatus::InvalidArgument, "{error}");
+    }
+}
+
+#[test]
+fn requests_in_memory_come_again_whatever_their_number() {
+    let (_daemon, device) = start("");
+    let prepared = add_one(&device, 1);
+    let options = ExecuteOptions::new();
+    let memory = Memory::new(1024).unwrap();
+    for count in [1, 3, 8, 9, 20] {
+        let values = |index: u64| 16 * index..16 * index + 4;
+        let sums = |index: u64| 512 + 16 * index..512 + 16 * index + 4;
+        let request = |index| {
+            Request::new()
+                .input(&memory, values(index))
+                .output(&memory, sums(index))
+        };
+        let requests: Vec<Request> = (0..count).map(request).collect();
+        for round in 0..4 {
+            for (index, request) in (0..count).zip(&requests) {
+                let value = (100 * round + index) as f32;
+                memory.write(values(index).start, &[value]).unwrap();
+                prepared.execute(request, &options).unwrap();
+                assert_eq!(memory.read::<f32>(sums(index).start, 1).unwrap(), [value + 1.0]);
+                // One that is wrong each time changes nothing.
+                let wrong = Request::new().input(&memory, 0..4).output(&memory, 1022..1026);
+                let error = prepared.execute(&wrong, &options).unwrap_err();
+                assert_eq!(error.status(), ErrorStatus::InvalidArgument, "{error}");
+            }
+        }
+    }
+    assert_eq!(burst_threads(device.worker().pid), 1);
 }
 
 #[test]

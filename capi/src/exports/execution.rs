@@ -47,10 +47,11 @@ fn set(
     described: In<ANeuralNetworksOperandType>,
     argument: impl FnOnce() -> Outcome<NewArgument>,
 ) -> Outcome {
-    let execution = handles::get::<Execution>(execution, "execution")?;
-    let argument = argument()?;
-    let described = described.optional().map(operand).transpose()?;
-    execution.set(direction, index, described.as_ref(), argument)
+    handles::with::<Execution, _>(execution, "execution", |execution| {
+        let argument = argument()?;
+        let described = described.optional().map(operand).transpose()?;
+        execution.set(direction, index, described.as_ref(), argument)
+    })
 }
 
 fn in_memory(
@@ -205,7 +206,7 @@ pub extern "C" fn ANeuralNetworksExecution_startComputeWithDependencies(
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_compute(execution: Handle<ANeuralNetworksExecution>) -> c_int {
     guard("ANeuralNetworksExecution_compute", || {
-        handles::get::<Execution>(&execution, "execution")?.compute()
+        handles::with::<Execution, _>(&execution, "execution", |execution| execution.compute())
     })
 }
 

@@ -143,7 +143,7 @@ pub extern "C" fn ANeuralNetworksModel_setOperandValueFromModel(
         let value = handles::get_const::<Model>(&value, "value")?;
         model.change(|_| Ok(()))?;
         let value = value.finished().map_err(|failure| Failure {
-            text: format!("value: {}", failure.text),
+            text: format!("value: {}", failure.text).into(),
             ..failure
         })?;
         model.set_value(index, NewValue::Model(value))

@@ -15,7 +15,7 @@ pub(crate) fn guard(function: &'static str, body: impl FnOnce() -> Outcome) -> c
     match caught(body) {
         Ok(()) => 0,
         Err(failure) => {
-            tracing::debug!(target: tags::MANAGER, function, code = ?failure.code, text = failure.text);
+            tracing::debug!(target: tags::MANAGER, function, code = ?failure.code, text = &*failure.text);
             last_error::set(function, &failure.text);
             failure.number()
         }
@@ -25,7 +25,7 @@ pub(crate) fn guard(function: &'static str, body: impl FnOnce() -> Outcome) -> c
 /// As [`guard`] for functions that return nothing.
 pub(crate) fn guard_free(function: &'static str, body: impl FnOnce() -> Outcome) {
     if let Err(failure) = caught(body) {
-        tracing::warn!(target: tags::MANAGER, function, text = failure.text);
+        tracing::warn!(target: tags::MANAGER, function, text = &*failure.text);
         last_error::set(function, &failure.text);
     }
 }

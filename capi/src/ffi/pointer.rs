@@ -70,6 +70,10 @@ impl<T: Plain> In<T> {
 
     /// The value, unless the pointer is NULL.
     pub(crate) fn optional(self) -> Option<T> {
+        // Most arguments come without a type, and the text of a failure costs more than the rest of the call.
+        if self.is_null() {
+            return None;
+        }
         self.read("").ok()
     }
 

@@ -40,7 +40,9 @@ fn finish(kind: O, signature: &str, given: &[Given]) -> Result<(), String> {
     let has_value = |input: &u32| given.iter().any(|(at, _)| *at == *input as usize);
     let inputs = operation.inputs.iter().copied().filter(|input| !has_value(input));
     draft.identify(inputs.collect(), operation.outputs).unwrap();
-    Finished::new(draft).map(drop).map_err(|failure| failure.text)
+    Finished::new(draft)
+        .map(drop)
+        .map_err(|failure| failure.text.into())
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(super) fn add(draft: &mut Draft, kind: O, signature: &str, letters: &[&str])
     let [inputs, outputs] = lists;
     draft
         .add_operation(kind, inputs, outputs)
-        .map_err(|failure| failure.text)
+        .map_err(|failure| failure.text.into())
 }
 
 /// Adds the operations of a line as often as it says, and gives what each came to.

@@ -6,7 +6,9 @@
 
 mod exchange;
 mod found_valid;
+mod kept_for_values;
 mod memory_names;
+mod own_values;
 mod pipeline;
 mod registered;
 mod start;
@@ -29,18 +31,17 @@ use nnhal_hal::RequestPool;
 
 use self::exchange::{BurstEnd, Exchange};
 use self::found_valid::{FoundValid, Held};
+use self::kept_for_values::KeptForValues;
 use self::memory_names::MemoryNames;
 use self::pipeline::Pipeline;
 pub use self::pipeline::{Completion, MAX_IN_FLIGHT, Submission};
 pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
-use crate::arguments::Arguments;
 use crate::error::{Error, Result};
-use crate::execution::{Completed, ExecuteOptions, is_given_up, nanoseconds};
-use crate::memory::Memory;
+use crate::execution::{Completed, ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
-use crate::values::{Input, ListedValues, Output, OwnValues};
+use crate::values::OwnValues;
 
 /// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the
 /// control connection.
@@ -56,24 +57,6 @@ const _: () = {
     let longest = MAX_DETAIL_BYTES + 2 * PAYLOAD_BYTES;
     assert!(FENCED_IN_FLIGHT as usize * longest.div_ceil(PAYLOAD_BYTES) <= RESULT_CELLS as usize);
 };
-
-/// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
-/// again. A choice, not a measurement: each keeps memory for its values, and a call looks through all of
-/// them. Calls of more sizes than that register anew, which takes a message more; making other memory and
-/// telling the worker of it would take 80 us.
-const KEPT_OF_VALUES: usize = 8;
-
-/// The system gives memory by so many bytes.
-const PAGE: u64 = 4096;
-
-fn whole_pages(size: u64) -> u64 {
-    size.checked_next_multiple_of(PAGE).unwrap_or(size)
-}
-
-/// Whether memory of one size serves values of another: neither too small nor mostly empty.
-fn suits(memory: u64, size: u64) -> bool {
-    size <= memory && memory / 4 <= whole_pages(size)
-}
 
 /// How a burst waits for its results.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,10 +150,7 @@ pub struct Burst {
     pools: Vec<Pool>,
     memories: MemoryNames,
     numbers: Arc<Numbers>,
-    /// By which [`Burst::run`] passes values, each for others. The one that was used last is the last.
-    of_values: Vec<Arc<RegisteredRequest>>,
-    /// Whether the model has more arguments than a ring can name.
-    has_too_many: bool,
+    values: KeptForValues,
     /// Requests that were started before. The one that was started last is the last.
     found_valid: Vec<FoundValid>,
     /// What the executions use that were started, the oldest first.
@@ -221,8 +201,7 @@ impl Burst {
             pools: Vec::new(),
             memories: MemoryNames::default(),
             numbers: Arc::default(),
-            of_values: Vec::with_capacity(KEPT_OF_VALUES),
-            has_too_many: false,
+            values: KeptForValues::default(),
             found_valid: Vec::new(),
             held: VecDeque::new(),
             pipeline: Pipeline::new(depth),
@@ -333,101 +312,11 @@ impl Burst {
         }
     }
 
-    /// Executes with inputs and outputs in this process's own memory: [`PreparedModel::run`] by burst. Values
-    /// of the same sizes as before are passed by a request that is registered: small ones inside the cells of
-    /// the rings, larger ones through shared memory that is kept.
-    ///
-    /// # Errors
-    /// As [`PreparedModel::run`].
-    pub fn run(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &mut [Output<'_>],
-        options: &ExecuteOptions,
-    ) -> Result<Completed> {
-        self.pipeline.expect_idle()?;
-        let registered = match options.loop_timeout {
-            None => self.take_of_values(inputs, outputs)?,
-            Some(_) => None,
-        };
-        let Some(registered) = registered else {
-            return self.model().run_by_message(inputs, outputs, options);
-        };
-        let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !is_given_up(&result) {
-            self.of_values.push(registered);
-        }
-        result
-    }
-
-    /// The registered request by which [`Burst::run`] passes such values; `None` if no ring can carry any.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn register_values(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &[Output<'_>],
-    ) -> Result<Option<Arc<RegisteredRequest>>> {
-        self.pipeline.expect_idle()?;
-        let registered = self.take_of_values(inputs, outputs)?;
-        self.of_values.extend(registered.clone());
-        Ok(registered)
-    }
-
     /// Whether a request is registered with this burst.
     #[cfg(feature = "runtime")]
     #[inline]
     pub(crate) fn has_registered(&self, registered: &RegisteredRequest) -> bool {
         registered.is_of(&self.numbers)
-    }
-
-    /// Takes the registered request for such values from those that are kept, or makes it; `None` if no ring
-    /// can carry any.
-    #[inline]
-    fn take_of_values(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &[Output<'_>],
-    ) -> Result<Option<Arc<RegisteredRequest>>> {
-        let kept = self.of_values.iter();
-        let kept = kept.rev().position(|registered| registered.fits(inputs, outputs));
-        match kept {
-            Some(0) => Ok(self.of_values.pop()),
-            Some(behind) => Ok(Some(self.of_values.remove(self.of_values.len() - 1 - behind))),
-            None if self.has_too_many => Ok(None),
-            None => self.new_of_values(inputs, outputs),
-        }
-    }
-
-    #[cold]
-    fn new_of_values(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &[Output<'_>],
-    ) -> Result<Option<Arc<RegisteredRequest>>> {
-        let model = self.exchange.model();
-        let (kept, mut number) = (&mut self.of_values, None);
-        let arguments = Arguments::for_values_in(model.types()?, inputs, outputs, |size| {
-            // The oldest makes room: the new one gets its number, and its memory if that suits.
-            let oldest = (kept.len() == KEPT_OF_VALUES).then(|| kept.remove(0));
-            let oldest = oldest.and_then(Arc::into_inner);
-            let (its_number, memory) = oldest.map_or((None, None), RegisteredRequest::into_parts);
-            number = its_number;
-            match memory.filter(|memory| suits(memory.size(), size)) {
-                Some(memory) => Ok(memory),
-                None => Memory::new(whole_pages(size)),
-            }
-        })?;
-        let memory = self.memories.handle(arguments.memory(), model.connection())?;
-        let planned = registered::plan(&arguments, memory);
-        self.pools.clone_from(&planned.pools);
-        let number = match number {
-            Some(number) => number,
-            None => Numbers::take(&self.numbers)?,
-        };
-        self.has_too_many = !self.register_as(&number, &planned.request, Fencing::No)?;
-        let new = || Arc::new(RegisteredRequest::of_values(number, arguments, &planned));
-        Ok((!self.has_too_many).then(new))
     }
 
     /// Fills `pools` with those of a request; `false` if no ring can carry them.

@@ -15,6 +15,7 @@ use crate::error::ErrorKind;
 use crate::memory::Memory;
 use crate::model::ArgumentTypes;
 use crate::tensor::TensorType;
+use crate::values::{Input, Output};
 
 /// The worker's side of a burst.
 struct Server {

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use nnhal_hal::validate::Direction;
-use nnhal_hal::{OperandType, OutputShape, Shape, TypeLayouts};
+use nnhal_hal::{OutputShape, Shape, TypeLayouts};
 
 use super::compilation::Compilation;
 use super::device_memory::DeviceMemory;
-use super::layout::Layout;
 use super::result::{RuntimeError, RuntimeResult};
 use super::shapes::known_shape;
 use super::value_store::ValueStore;
+use crate::layout::Layout;
 use crate::memory::Memory;
-use crate::tensor::TensorType;
+use crate::tensor::{TensorType, written_bytes};
 
 /// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it
 /// has. They are empty where it leaves none.
@@ -351,21 +351,12 @@ impl BoundArguments {
         let (types, layouts) = types;
         let written = types.get(index).zip(shapes.get(index)).and_then(|(ty, shape)| {
             let shape = Shape::new(&shape.dimensions).ok()?;
-            written_bytes(ty.operand_type(), &shape, layouts)
+            written_bytes(layouts.get(ty.operand_type()), &shape)
         });
         let length = written.map_or(room, |written| room.min(written as u64)) as usize;
         memory.read_at(range.start, &mut out[..length])?;
         Ok(())
     }
-}
-
-/// The size of a value that was written; unlike an argument's, its extents may be 0.
-fn written_bytes(ty: OperandType, shape: &Shape, layouts: &TypeLayouts) -> Option<usize> {
-    let layout = layouts.get(ty)?;
-    if layout.is_tensor && shape.rank() == 0 {
-        return None;
-    }
-    shape.byte_size(layout.element_size).ok()
 }
 
 fn in_memory(

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use nnhal::diag::tags;
 use nnhal_hal::OutputShape;
 
 use super::arguments::{RunInput, RunOutput};
 use super::compilation::Compilation;
 use super::computed::Finished;
-use super::direct::{is_own, may_go_on, own_values, report};
-use super::execution::expect_time;
+use super::deadline::expect_time;
+use super::direct::{may_go_on, report};
 use super::result::{RuntimeError, RuntimeResult};
 use super::step::{Step, StepBurst};
 use crate::burst::RegisteredRequest;
@@ -23,8 +22,8 @@ pub struct RunBurst {
     compilation: Compilation,
     /// By step.
     bursts: Vec<StepBurst>,
-    /// Whether [`RunBurst::fire`] has failed in a way that another may go on after.
-    is_to_go_on: bool,
+    /// What [`RunBurst::fire`] has failed with, if another way may go on after it.
+    failed: Option<RuntimeError>,
 }
 
 /// An execution that its burst's worker knows, so that [`RunBurst::fire`] computes it without looking at its
@@ -45,7 +44,7 @@ impl Compilation {
         Ok(RunBurst {
             compilation: self.clone(),
             bursts: self.plan().steps.iter().map(|_| StepBurst::default()).collect(),
-            is_to_go_on: false,
+            failed: None,
         })
     }
 }
@@ -67,20 +66,19 @@ impl RunBurst {
         outputs: &mut [RunOutput<'_>],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Finished> {
-        let has_failed = std::mem::take(&mut self.is_to_go_on);
+        let mut failed = self.failed.take();
         if let Some((step, burst)) = only_step(&self.compilation, &mut self.bursts)
-            && !has_failed
+            && failed.is_none()
         {
-            expect_time(options)?;
             let arguments = (inputs, &mut *outputs);
             match self.compilation.execute_directly(step, burst, arguments, options) {
-                Some(Err(error)) if may_go_on(&self.compilation, &error) => go_on_after(&error),
+                Some(Err(error)) if may_go_on(&self.compilation, &error) => failed = Some(error),
                 Some(result) => return result,
                 None => {}
             }
         }
         self.compilation
-            .execute_by(inputs, outputs, options, (Some(&mut self.bursts), None))
+            .execute_by(inputs, outputs, options, (Some(&mut self.bursts), failed))
     }
 
     /// Has the worker keep an execution with these arguments, so that executing it again is short. `None`
@@ -98,8 +96,8 @@ impl RunBurst {
         let Some((step, burst)) = only_step(&self.compilation, &mut self.bursts) else {
             return Ok(None);
         };
-        if is_own(inputs, outputs) {
-            let (inputs, outputs) = own_values(inputs, outputs);
+        self.compilation.expect_counts(inputs, outputs)?;
+        if let Some((inputs, outputs)) = self.compilation.own_values(inputs, outputs) {
             let result = step.burst(burst)?.register_values(&inputs, &outputs);
             burst.end_after(&result);
             return Ok(result?.map(|request| RegisteredRun {
@@ -133,7 +131,7 @@ impl RunBurst {
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>> {
-        self.is_to_go_on = false;
+        self.failed = None;
         let (step, step_burst) = only_step(&self.compilation, &mut self.bursts)?;
         let burst = step.present_burst(step_burst)?;
         if !burst.has_registered(&registered.request) || options.loop_timeout.is_some() {
@@ -147,12 +145,11 @@ impl RunBurst {
         let result = match result {
             Ok(completed) => report(step, (completed, &registered.known_shapes), options, finished),
             Err(error) if error.is_argument() => return Some(Err(error.into())),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(step.failed(error.into(), &registered.known_shapes)),
         };
         match result {
             Err(error) if may_go_on(&self.compilation, &error) => {
-                go_on_after(&error);
-                self.is_to_go_on = true;
+                self.failed = Some(error);
                 None
             }
             result => Some(result),
@@ -167,9 +164,4 @@ fn only_step<'a>(
     bursts: &'a mut [StepBurst],
 ) -> Option<(&'a Step, &'a mut StepBurst)> {
     Some((compilation.only_step()?, bursts.first_mut()?))
-}
-
-#[cold]
-fn go_on_after(error: &RuntimeError) {
-    tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
 }

@@ -265,8 +265,13 @@ impl Compilation {
     pub(super) fn take_memory(&self, size: u64) -> RuntimeResult<Memory> {
         let size = size.max(1).checked_next_multiple_of(MEMORY_STEP).unwrap_or(size);
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = spare.iter().position(|memory| memory.size() == size) {
-            return Ok(spare.swap_remove(index));
+        let fitting = spare
+            .iter()
+            .enumerate()
+            .filter(|(_, memory)| memory.size() >= size);
+        let smallest = fitting.min_by_key(|(_, memory)| memory.size());
+        if let Some(index) = smallest.map(|(index, _)| index) {
+            return Ok(spare.remove(index));
         }
         drop(spare);
         Ok(Memory::new(size)?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nnhal_hal::{MeasureTiming, OutputShape, Shape, Timing};
 
-use super::result::{RuntimeError, RuntimeResult};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::shapes::{first_open, known_shape};
 use super::step::Step;
 use crate::execution::{Completed, ExecuteOptions};
@@ -76,6 +76,16 @@ impl Step {
         Ok(shapes.into())
     }
 
+    /// Holds the shapes that come with an error to what is known of them too.
+    pub(super) fn failed(&self, error: RuntimeError, known: &[OutputShape]) -> RuntimeError {
+        if error.code() != ResultCode::OutputInsufficientSize {
+            return error;
+        }
+        self.expect_known(error.output_shapes(), known)
+            .err()
+            .unwrap_or(error)
+    }
+
     /// A driver may be silent only of outputs whose shapes are known.
     fn expect_complete(&self, known: &[OutputShape]) -> RuntimeResult<()> {
         match first_open(self.model.hal(), known) {
@@ -95,21 +105,52 @@ impl Step {
     }
 
     fn expect_known(&self, shapes: &[OutputShape], known: &[OutputShape]) -> RuntimeResult<()> {
-        let wrong = |what: String| Err(self.wrong_answer(what));
-        let outputs = known.len();
-        if shapes.len() != outputs {
-            return wrong(format!("{} shapes for {outputs} outputs", shapes.len()));
+        match contradiction(shapes, known) {
+            None => Ok(()),
+            Some(what) => Err(self.wrong_answer(what)),
         }
-        for (index, (shape, known)) in shapes.iter().zip(known).enumerate() {
-            let found = Shape::new(&shape.dimensions).ok();
-            let known = Shape::new(&known.dimensions).unwrap_or_default();
-            if !found.is_some_and(|found| known.allows(&found)) {
-                return wrong(format!(
-                    "output {index} has dimensions {:?}, the model and the request say {known:?}",
-                    shape.dimensions
-                ));
-            }
+    }
+}
+
+/// What is wrong with the shapes that a driver tells of outputs, of which so much is known.
+fn contradiction(shapes: &[OutputShape], known: &[OutputShape]) -> Option<String> {
+    let outputs = known.len();
+    if shapes.len() != outputs {
+        return Some(format!("{} shapes for {outputs} outputs", shapes.len()));
+    }
+    let mut pairs = shapes.iter().zip(known).enumerate();
+    pairs.find_map(|(index, (shape, known))| {
+        let found = Shape::new(&shape.dimensions).ok();
+        let known = Shape::new(&known.dimensions).unwrap_or_default();
+        let is_possible = found.is_some_and(|found| known.allows(&found));
+        (!is_possible).then(|| {
+            format!(
+                "output {index} has dimensions {:?}, the model and the request say {known:?}",
+                shape.dimensions
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_held_to_their_number_and_to_what_is_known() {
+        let shape = |dimensions: &[u32]| OutputShape {
+            dimensions: dimensions.to_vec(),
+            is_sufficient: false,
+        };
+        let known = [shape(&[2, 0]), shape(&[])];
+        let found = |shapes: &[OutputShape]| contradiction(shapes, &known);
+        assert_eq!(found(&[shape(&[2, 5]), shape(&[7])]), None);
+        assert_eq!(found(&[]).as_deref(), Some("0 shapes for 2 outputs"));
+        let too_many = [shape(&[2, 5]), shape(&[]), shape(&[])];
+        assert_eq!(found(&too_many).as_deref(), Some("3 shapes for 2 outputs"));
+        for wrong in [&[3, 5][..], &[2], &[1; 9]] {
+            let text = found(&[shape(wrong), shape(&[])]).unwrap();
+            assert!(text.starts_with("output 0 has dimensions"), "{text}");
         }
-        Ok(())
     }
 }

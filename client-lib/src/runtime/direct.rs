@@ -1,30 +1,31 @@
 //! Executions whose arguments the driver takes as they are: one device computes the whole, and all arguments
 //! are in this process's own memory or all in shared memory. Nothing has to be placed or copied for them.
+//! Inputs may be left out in both cases.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nnhal::diag::tags;
-use nnhal::diag::trace::{Guard, SpanKind};
+use nnhal::diag::trace::SpanKind;
 use nnhal_hal::OutputShape;
 use smallvec::SmallVec;
 
 use super::arguments::{RunInput, RunOutput, expect_count, range_in};
 use super::compilation::Compilation;
 use super::computed::{Finished, asked};
-use super::request_builder::{RequestBuilder, Target};
+use super::deadline::expect_time;
+use super::request_builder::{RequestBuilder, Target, open_part};
 use super::result::{RuntimeError, RuntimeResult};
 use super::step::{Step, StepBurst};
 use crate::execution::{Completed, ExecuteOptions};
+use crate::memory::Memory;
 use crate::request::Request;
+use crate::tensor::TensorType;
 use crate::trace;
 use crate::values::{Input, Output};
 
 /// A list that takes no memory of its own if it is short.
 pub(super) type Few<T> = SmallVec<[T; 4]>;
-
-fn few<T>(items: impl Iterator<Item = T>) -> Few<T> {
-    items.collect()
-}
 
 /// What carries a step's executions to its driver.
 pub(super) trait Carrier {
@@ -47,9 +48,9 @@ pub(super) trait Carrier {
 }
 
 /// The prepared model's own ways.
-pub(super) struct Synchronously;
+pub(super) struct ByModel;
 
-impl Carrier for Synchronously {
+impl Carrier for ByModel {
     fn run(
         &mut self,
         step: &Step,
@@ -57,7 +58,6 @@ impl Carrier for Synchronously {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Completed> {
-        let _spans = spans(step);
         step.run(inputs, outputs, options)
     }
 
@@ -67,17 +67,8 @@ impl Carrier for Synchronously {
         request: &Request,
         options: &ExecuteOptions,
     ) -> RuntimeResult<Completed> {
-        let _spans = spans(step);
         step.execute(request, options, None)
     }
-}
-
-/// Tells logs of an execution, and traces until this is dropped.
-fn spans(step: &Step) -> (Option<Guard<'static>>, Option<Guard<'static>>) {
-    tracing::debug!(target: tags::EXECUTION, device = step.device.name(), "an execution of one step");
-    let computes = trace::span(SpanKind::Compute, 0);
-    // What is behind is dropped last.
-    (trace::span(SpanKind::Step, 0), computes)
 }
 
 impl Carrier for StepBurst {
@@ -121,18 +112,41 @@ impl Compilation {
         (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
         options: &ExecuteOptions,
     ) -> Option<RuntimeResult<Finished>> {
-        if is_own(inputs, outputs) {
-            let (inputs, mut outputs) = own_values(inputs, outputs);
-            let completed = carrier.run(step, &inputs, &mut outputs, options);
-            return Some(
-                completed.and_then(|completed| finished(step, completed, &step.declared_shapes, options)),
-            );
+        if let Err(error) = self.expect_counts(inputs, outputs) {
+            return Some(Err(error));
+        }
+        if let Some((inputs, mut outputs)) = self.own_values(inputs, outputs) {
+            let carry = || carrier.run(step, &inputs, &mut outputs, options);
+            return Some(carried(step, &step.declared_shapes, options, carry));
         }
         let result = self.shared_request(inputs, outputs)?.and_then(|request| {
-            let completed = carrier.execute(step, &request, options)?;
-            finished(step, completed, &step.known_shapes(&request), options)
+            let carry = || carrier.execute(step, &request, options);
+            carried(step, &step.known_shapes(&request), options, carry)
         });
         Some(result)
+    }
+
+    pub(super) fn expect_counts(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[RunOutput<'_>],
+    ) -> RuntimeResult<()> {
+        expect_count("inputs", inputs.len(), self.inputs().len())?;
+        expect_count("outputs", outputs.len(), self.outputs().len())
+    }
+
+    /// Arguments in this process's own memory as a prepared model and a burst take them; `None` if they are
+    /// not all there, or say of outputs what the model does not.
+    pub(super) fn own_values<'a>(
+        &self,
+        inputs: &[RunInput<'a>],
+        outputs: &'a mut [RunOutput<'_>],
+    ) -> Option<(Few<Input<'a>>, Few<Output<'a>>)> {
+        let inputs: Option<Few<Input<'a>>> = inputs.iter().map(own_input).collect();
+        let inputs = inputs?;
+        let outputs = outputs.iter_mut().zip(self.outputs());
+        let outputs: Option<Few<Output<'a>>> = outputs.map(|(output, ty)| own_output(output, ty)).collect();
+        Some((inputs, outputs?))
     }
 
     /// The request with arguments that are all in shared memory; `None` if they are not.
@@ -141,52 +155,108 @@ impl Compilation {
         inputs: &[RunInput<'_>],
         outputs: &[RunOutput<'_>],
     ) -> Option<RuntimeResult<Request>> {
-        is_shared(inputs, outputs).then(|| self.request_in_memories(inputs, outputs))
+        let inputs: Option<Few<Shared<'_>>> = inputs.iter().map(shared_input).collect();
+        let inputs = inputs?;
+        let outputs: Option<Few<Shared<'_>>> = outputs.iter().map(shared_output).collect();
+        Some(self.request_in_memories(&inputs, &outputs?))
     }
 
-    fn request_in_memories(
-        &self,
-        inputs: &[RunInput<'_>],
-        outputs: &[RunOutput<'_>],
-    ) -> RuntimeResult<Request> {
-        expect_count("inputs", inputs.len(), self.inputs().len())?;
-        expect_count("outputs", outputs.len(), self.outputs().len())?;
+    fn request_in_memories(&self, inputs: &[Shared<'_>], outputs: &[Shared<'_>]) -> RuntimeResult<Request> {
         let mut builder = RequestBuilder::new(Target::Nobody);
         for (index, (input, ty)) in inputs.iter().zip(self.inputs()).enumerate() {
-            if let RunInput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } = *input
-            {
-                let range = range_in(("input", index), memory, (offset, length))?;
-                builder.memory_input(memory, range, (ty.dimensions(), dimensions));
+            match input.range(("input", index))? {
+                Some((memory, range)) => {
+                    builder.memory_input(memory, range, (ty.dimensions(), input.dimensions));
+                }
+                None => builder.omitted_input(),
             }
         }
         for (index, (output, ty)) in outputs.iter().zip(self.outputs()).enumerate() {
-            if let RunOutput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } = *output
-            {
-                let range = range_in(("output", index), memory, (offset, length))?;
-                builder.memory_output(memory, range, (ty.dimensions(), dimensions));
+            if let Some((memory, range)) = output.range(("output", index))? {
+                builder.memory_output(memory, range, (ty.dimensions(), output.dimensions));
             }
         }
         Ok(builder.request)
     }
 }
 
-/// What an execution of the only step reports, whose outputs are known to have such shapes.
-fn finished(
+/// An argument in shared memory.
+#[derive(Clone, Copy, Default)]
+struct Shared<'a> {
+    /// Where it is: first byte and number of bytes; `None` for an input that is left out.
+    part: Option<(&'a Memory, u64, u64)>,
+    dimensions: &'a [u32],
+}
+
+impl<'a> Shared<'a> {
+    fn range(&self, who: (&str, usize)) -> RuntimeResult<Option<(&'a Memory, Range<u64>)>> {
+        let Some((memory, offset, length)) = self.part else {
+            return Ok(None);
+        };
+        Ok(Some((memory, range_in(who, memory, (offset, length))?)))
+    }
+}
+
+fn shared_input<'a>(input: &RunInput<'a>) -> Option<Shared<'a>> {
+    match *input {
+        RunInput::Omitted => Some(Shared::default()),
+        RunInput::Memory {
+            memory,
+            offset,
+            length,
+            dimensions,
+        } => Some(Shared {
+            part: Some((memory, offset, length)),
+            dimensions,
+        }),
+        RunInput::Bytes { .. } | RunInput::Device { .. } => None,
+    }
+}
+
+fn shared_output<'a>(output: &RunOutput<'a>) -> Option<Shared<'a>> {
+    match *output {
+        RunOutput::Memory {
+            memory,
+            offset,
+            length,
+            dimensions,
+        } => Some(Shared {
+            part: Some((memory, offset, length)),
+            dimensions,
+        }),
+        RunOutput::Bytes { .. } | RunOutput::Device { .. } => None,
+    }
+}
+
+fn own_input<'a>(input: &RunInput<'a>) -> Option<Input<'a>> {
+    match *input {
+        RunInput::Omitted => Some(Input::omitted()),
+        RunInput::Bytes { bytes, dimensions } => Some(Input::from(bytes).with_dimensions(dimensions)),
+        RunInput::Memory { .. } | RunInput::Device { .. } => None,
+    }
+}
+
+fn own_output<'a>(output: &'a mut RunOutput<'_>, ty: &TensorType) -> Option<Output<'a>> {
+    match output {
+        RunOutput::Bytes { bytes, dimensions } if open_part(ty.dimensions(), dimensions).is_empty() => {
+            Some(Output::from(&mut **bytes))
+        }
+        RunOutput::Bytes { .. } | RunOutput::Memory { .. } | RunOutput::Device { .. } => None,
+    }
+}
+
+/// Executes the only step, whose outputs are known to have such shapes, unless it is too late for that.
+fn carried(
     step: &Step,
-    completed: Completed,
     known: &Arc<[OutputShape]>,
     options: &ExecuteOptions,
+    carry: impl FnOnce() -> RuntimeResult<Completed>,
 ) -> RuntimeResult<Finished> {
+    expect_time(options)?;
+    tracing::debug!(target: tags::EXECUTION, device = step.device.name(), "an execution of one step");
+    let _computes = trace::span(SpanKind::Compute, 0);
+    let _runs = trace::span(SpanKind::Step, 0);
+    let completed = carry().map_err(|error| step.failed(error, known))?;
     let mut finished = Finished::default();
     report(step, (completed, known), options, &mut finished)?;
     Ok(finished)
@@ -214,53 +284,4 @@ pub(super) fn report(
 pub(super) fn may_go_on(compilation: &Compilation, error: &RuntimeError) -> bool {
     let may_recover = error.is_connection_lost() && compilation.policy().attempts > 0;
     may_recover || compilation.may_fall_back(error)
-}
-
-/// Whether all arguments are in shared memory.
-fn is_shared(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
-    let mut outputs = outputs.iter();
-    inputs
-        .iter()
-        .all(|input| matches!(input, RunInput::Memory { .. }))
-        && outputs.all(|output| matches!(output, RunOutput::Memory { .. }))
-}
-
-/// Whether all arguments are in this process's own memory, without dimensions that a burst cannot assert.
-pub(super) fn is_own(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
-    let mut outputs = outputs.iter();
-    inputs
-        .iter()
-        .all(|input| matches!(input, RunInput::Omitted | RunInput::Bytes { .. }))
-        && outputs.all(|output| matches!(output, RunOutput::Bytes { dimensions: [], .. }))
-}
-
-/// Arguments in this process's own memory as a prepared model and a burst take them.
-pub(super) fn own_values<'a>(
-    inputs: &[RunInput<'a>],
-    outputs: &'a mut [RunOutput<'_>],
-) -> (Few<Input<'a>>, Few<Output<'a>>) {
-    let inputs = inputs.iter().map(own_input);
-    (few(inputs), few(outputs.iter_mut().map(own_output)))
-}
-
-fn own_input<'a>(input: &RunInput<'a>) -> Input<'a> {
-    match *input {
-        RunInput::Bytes {
-            bytes,
-            dimensions: [],
-        } => Input::from(bytes),
-        RunInput::Bytes { bytes, dimensions } => Input::from(bytes).with_dimensions(dimensions),
-        RunInput::Omitted | RunInput::Memory { .. } | RunInput::Device { .. } => Input::omitted(),
-    }
-}
-
-fn own_output<'a>(output: &'a mut RunOutput<'_>) -> Output<'a> {
-    match output {
-        RunOutput::Bytes { bytes, .. } => Output::from(&mut **bytes),
-        RunOutput::Memory { .. } | RunOutput::Device { .. } => no_room(),
-    }
-}
-
-fn no_room<'a>() -> Output<'a> {
-    Output::from(&mut [] as &mut [u8])
 }

@@ -3,12 +3,12 @@
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal_hal::validate::ValidRequest;
-use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::arguments::{BoundArguments, Location, OutputBuffer, RunInput, RunOutput};
 use super::compilation::Compilation;
 use super::computed::Finished;
-use super::direct::{Synchronously, may_go_on};
+use super::deadline::expect_time;
+use super::direct::{ByModel, may_go_on};
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;
@@ -39,9 +39,8 @@ impl Compilation {
     ) -> RuntimeResult<Finished> {
         let mut failed = None;
         if let Some(step) = self.only_step() {
-            expect_time(options)?;
             let arguments = (inputs, &mut *outputs);
-            match self.execute_directly(step, &mut Synchronously, arguments, options) {
+            match self.execute_directly(step, &mut ByModel, arguments, options) {
                 Some(Err(error)) if may_go_on(self, &error) => failed = Some(error),
                 Some(result) => return result,
                 None => {}
@@ -243,18 +242,6 @@ impl Compilation {
         }
         Ok(builder)
     }
-}
-
-/// Refuses to start what would be too late.
-#[inline]
-pub(super) fn expect_time(options: &ExecuteOptions) -> RuntimeResult<()> {
-    if !options.deadline.is_none() && options.deadline.is_past(MonotonicClock.now()) {
-        return Err(RuntimeError::new(
-            ResultCode::MissedDeadlinePersistent,
-            "the deadline had passed before the execution was started",
-        ));
-    }
-    Ok(())
 }
 
 /// Gives device memories their new values, or takes them away.

@@ -80,7 +80,7 @@ impl<'a> RequestBuilder<'a> {
     pub(super) fn input(&mut self, location: &Location, declared: &[u32]) -> RuntimeResult<()> {
         match location {
             Location::Omitted => {
-                self.add(Request::omitted_input);
+                self.omitted_input();
                 Ok(())
             }
             Location::Memory {
@@ -182,6 +182,11 @@ impl<'a> RequestBuilder<'a> {
         Ok(())
     }
 
+    /// Leaves an optional input out.
+    pub(super) fn omitted_input(&mut self) {
+        self.add(Request::omitted_input);
+    }
+
     /// Adds an input in shared memory, with the dimensions that its operand is declared with and its own.
     pub(super) fn memory_input(
         &mut self,
@@ -190,7 +195,7 @@ impl<'a> RequestBuilder<'a> {
         (declared, dimensions): (&[u32], &[u32]),
     ) {
         let dimensions = open_part(declared, dimensions);
-        self.add(|request| request.input_with_dimensions(memory, range, dimensions));
+        self.request.add_input(memory, range, dimensions);
     }
 
     /// The same of an output.
@@ -201,7 +206,7 @@ impl<'a> RequestBuilder<'a> {
         (declared, dimensions): (&[u32], &[u32]),
     ) {
         let dimensions = open_part(declared, dimensions);
-        self.add(|request| request.output_with_dimensions(memory, range, dimensions));
+        self.request.add_output(memory, range, dimensions);
     }
 
     fn add(&mut self, argument: impl FnOnce(Request) -> Request) {
@@ -210,7 +215,7 @@ impl<'a> RequestBuilder<'a> {
 }
 
 /// The dimensions of an argument, which need not be said where the model says the same.
-fn open_part<'d>(declared: &[u32], dimensions: &'d [u32]) -> &'d [u32] {
+pub(super) fn open_part<'d>(declared: &[u32], dimensions: &'d [u32]) -> &'d [u32] {
     if declared == dimensions { &[] } else { dimensions }
 }
 

@@ -91,11 +91,13 @@ impl<'a> Run<'a> {
     ) -> RuntimeResult<Computed> {
         let target = if step.device.is_cpu() { Target::Cpu } else { target };
         let builder = self.request(step, target)?;
+        let known = step.known_shapes(&builder.request);
         let completed = match target {
-            Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options)?,
-            _ => step.execute(&builder.request, &self.options, burst)?,
+            Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options),
+            _ => step.execute(&builder.request, &self.options, burst),
         };
-        let computed = step.computed(completed, &step.known_shapes(&builder.request))?;
+        let completed = completed.map_err(|error| step.failed(error, &known))?;
+        let computed = step.computed(completed, &known)?;
         builder.store(&computed.output_shapes)?;
         Ok(computed)
     }

@@ -7,7 +7,7 @@ use nnhal_hal::OutputShape;
 use super::arguments::{BoundArguments, Location};
 use super::compilation::Compilation;
 use super::computed::Finished;
-use super::execution::expect_time;
+use super::deadline::expect_time;
 use super::request_builder::Target;
 use super::result::RuntimeResult;
 use super::run::Run;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use nnhal_client::runtime::{CompilationOptions, Finished, OwnValues, ResultCode, RunInput, RunOutput};
+use nnhal_client::runtime::{
+    Compilation, CompilationOptions, Finished, OwnValues, ResultCode, RunInput, RunOutput, RuntimeResult,
+};
 use nnhal_client::{Deadline, ExecuteOptions, Memory, ModelBuilder, OperationType, TensorType};
 
 use crate::common::{FAST, REFERENCE, bytes, chain, floats, in_turn, on, start, sum};
@@ -229,6 +231,12 @@ fn registered_executions_are_fired_whatever_is_executed_between() {
         assert_eq!(floats(&output), [5.0 + sum(1); 4]);
         let of_values = burst.register(&inputs, &mut [RunOutput::bytes(&mut output)]);
         let of_values = of_values.unwrap().unwrap();
+        // Dimensions that the model has anyway change nothing.
+        let room = RunOutput::Bytes {
+            bytes: &mut output,
+            dimensions: &[4],
+        };
+        assert!(burst.register(&inputs, &mut [room]).unwrap().is_some());
         let mut values = Values {
             input: bytes(&[value; 4]),
             output: vec![0; 16],
@@ -292,9 +300,74 @@ fn counts_ranges_and_deadlines_are_checked_before_anything_runs() {
         assert_eq!(code(&[input], &options), Err(ResultCode::BadData));
     }
     assert_eq!(code(&[RunInput::Omitted], &options), Err(ResultCode::OpFailed));
+    let in_memory = RunOutput::Memory {
+        memory: &memory,
+        offset: 0,
+        length: 16,
+        dimensions: &[],
+    };
+    let error = compilation.execute(&[RunInput::Omitted], &mut [in_memory], &options);
+    assert_eq!(error.unwrap_err().code(), ResultCode::OpFailed);
     let late = options.deadline(Deadline::at(nnhal_os::time::TimePoint::EPOCH));
     assert_eq!(
         code(&[RunInput::bytes(&[0; 16])], &late),
         Err(ResultCode::MissedDeadlinePersistent)
+    );
+    assert_eq!(code(&[], &late), Err(ResultCode::BadData));
+}
+
+/// Executes three times, so that messages and rings carry it, and three times by a burst.
+fn all_ways(
+    compilation: &Compilation,
+    inputs: &[RunInput<'_>],
+    mut look: impl FnMut(RuntimeResult<Finished>, &[u8; 32]),
+) {
+    let mut burst = compilation.burst().unwrap();
+    for round in 0..6 {
+        let (mut room, options) = ([9; 32], ExecuteOptions::new());
+        let outputs = &mut [RunOutput::bytes(&mut room)];
+        let result = match round {
+            0..3 => compilation.execute(inputs, outputs, &options),
+            _ => burst.execute(inputs, outputs, &options),
+        };
+        look(result, &room);
+    }
+}
+
+#[test]
+fn value_without_bytes_is_refused_whichever_way_it_goes() {
+    let (_daemon, runtime) = start();
+    let options = on(&runtime, &[FAST]);
+    let fixed = runtime.compile(&chain(1, false), &options).unwrap();
+    let open = runtime.compile(&open_model(), &options).unwrap();
+    let no_bytes = |dimensions| RunInput::Bytes {
+        bytes: &[],
+        dimensions,
+    };
+    for (compilation, input) in [
+        (&fixed, no_bytes(&[])),
+        (&fixed, no_bytes(&[4])),
+        (&open, no_bytes(&[2])),
+        (&open, no_bytes(&[1; 9])),
+    ] {
+        all_ways(compilation, &[input], |result, room| {
+            assert_eq!(result.map_err(|error| error.code()), Err(ResultCode::BadData));
+            assert_eq!(room, &[9; 32]);
+        });
+    }
+}
+
+#[test]
+fn nothing_is_written_behind_a_value_that_is_smaller_than_its_room() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime.compile(&chain(1, false), &on(&runtime, &[FAST])).unwrap();
+    all_ways(
+        &compilation,
+        &[RunInput::bytes(&bytes(&[1.0; 4]))],
+        |result, room| {
+            result.unwrap();
+            assert_eq!(floats(&room[..16]), [2.0; 4]);
+            assert_eq!(room[16..], [9; 16]);
+        },
     );
 }

@@ -127,6 +127,35 @@ fn memory_without_a_value_or_the_role_is_refused() {
 }
 
 #[test]
+fn memory_of_an_execution_that_came_too_late_has_no_value() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime
+        .compile(&chain(1, false), &CompilationOptions::new())
+        .unwrap();
+    let memory = &runtime
+        .allocate(&[role(&compilation, Direction::Output)], &[])
+        .unwrap();
+    let execute = |options: &ExecuteOptions| {
+        compilation
+            .execute(
+                &[RunInput::bytes(&[0; 16])],
+                &mut [RunOutput::Device {
+                    memory,
+                    dimensions: &[],
+                }],
+                options,
+            )
+            .map_err(|error| error.code())
+    };
+    let (options, read) = (ExecuteOptions::new(), Memory::new(16).unwrap());
+    execute(&options).unwrap();
+    memory.copy_to(&read).unwrap();
+    let late = options.deadline(Deadline::at(nnhal_os::time::TimePoint::EPOCH));
+    assert_eq!(execute(&late), Err(ResultCode::MissedDeadlinePersistent));
+    assert!(memory.copy_to(&read).is_err());
+}
+
+#[test]
 fn roles_are_checked() {
     let (_daemon, runtime) = start();
     let compilation = runtime

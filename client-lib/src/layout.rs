@@ -6,12 +6,14 @@ use crate::model::ALIGNMENT;
 
 /// Value after value, each on cache lines of its own, none at byte 0 without bytes.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) end: u64,
+pub(crate) struct Layout {
+    /// Where the next value would begin; the size of the memory.
+    pub(crate) end: u64,
 }
 
 impl Layout {
-    pub(super) fn add(&mut self, size: u64) -> Range<u64> {
+    /// The place of one more value of so many bytes.
+    pub(crate) fn add(&mut self, size: u64) -> Range<u64> {
         // No bytes at byte 0 would mean the whole memory.
         let start = if size == 0 {
             self.end.max(ALIGNMENT as u64)
@@ -19,6 +21,8 @@ impl Layout {
             self.end
         };
         let end = start.saturating_add(size);
+        // A value has at least one line, so that no two have the same place, of which nothing could be told
+        // apart.
         let padded = end
             .max(start.saturating_add(1))
             .checked_next_multiple_of(ALIGNMENT as u64);
