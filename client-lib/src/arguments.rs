@@ -350,17 +350,16 @@ impl Place {
         }
     }
 
-    /// How many bytes of output `index`, for which there is `room`, an execution has written. A driver that
-    /// says nothing of shapes has kept to the model's.
+    /// How many bytes of output `index`, for which there is `room`, an execution has written: no more than
+    /// the model says, as far as it does.
     #[inline]
     fn written(&self, completed: &Completed, index: usize, room: usize) -> usize {
-        let written = match completed.output_shapes.get(index) {
-            Some(shape) => Shape::new(&shape.dimensions)
-                .ok()
-                .and_then(|shape| written_bytes(self.layout, &shape)),
-            None => self.size,
-        };
-        written.map_or(room, |written| written.min(room))
+        let written = completed.output_shapes.get(index).and_then(|shape| {
+            let shape = Shape::new(&shape.dimensions).ok()?;
+            written_bytes(self.layout, &shape)
+        });
+        let most = self.size.unwrap_or(room).min(room);
+        written.map_or(most, |written| written.min(most))
     }
 
     #[inline]

@@ -55,6 +55,7 @@ mod fenced;
 mod fenced_ring;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod kept_memory;
 mod layout;
 mod memory;
 mod model;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nnhal::wire::{MemoryHandle, RequestWithMemories};
 use nnhal_hal::{DataLocation, RequestArgument, RequestPool};
 use nnhal_os::time::Deadline;
+use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::connection::{Connection, wrong_connection};
@@ -31,7 +32,7 @@ use crate::memory::Memory;
 pub struct Request {
     hal: nnhal_hal::Request,
     /// The memories among the pools, in their order.
-    memories: Vec<Memory>,
+    memories: SmallVec<[Memory; 2]>,
     /// The device buffers among the pools, kept alive.
     buffers: Vec<Buffer>,
     first_error: Option<Error>,
@@ -44,13 +45,22 @@ impl Request {
         Request::default()
     }
 
+    /// One that gets so many inputs and outputs.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn with_room(inputs: usize, outputs: usize) -> Request {
+        let mut request = Request::new();
+        request.hal.inputs.reserve_exact(inputs);
+        request.hal.outputs.reserve_exact(outputs);
+        request
+    }
+
     /// A request in the HAL's own form, with a memory for each of its pools that is one. Device buffers are
     /// named by their tokens and must be kept alive by the caller.
     #[must_use]
     pub fn from_hal(request: nnhal_hal::Request, memories: Vec<Memory>) -> Request {
         Request {
             hal: request,
-            memories,
+            memories: memories.into(),
             ..Request::default()
         }
     }

@@ -61,7 +61,7 @@ impl Arguments {
             return Results::of(run(&inputs, &mut outputs, options));
         }
         // What is written comes into its place only after everything was read.
-        let mut private: Vec<Vec<u8>> = outputs.iter().map(|output| vec![0; own_length(output)]).collect();
+        let mut private: Vec<Vec<u8>> = outputs.iter().map(own_bytes).collect();
         let mut elsewhere: Vec<RunOutput<'_>> = outputs
             .iter()
             .zip(&mut private)
@@ -135,11 +135,11 @@ impl Job {
     }
 }
 
-/// Bytes of the caller's own memory that an output goes to.
-fn own_length(output: &Argument) -> usize {
+/// What is where an output goes to in the caller's own memory; behind a smaller value it stays.
+fn own_bytes(output: &Argument) -> Vec<u8> {
     match &output.place {
-        Place::Output(room) => room.len(),
-        _ => 0,
+        Place::Output(room) => room.to_vec(),
+        _ => Vec::new(),
     }
 }
 

@@ -85,6 +85,14 @@ impl CallerBuffer {
         unsafe { std::slice::from_raw_parts_mut(self.address, self.length) }
     }
 
+    /// A copy of what is in the room, which other ranges of the same execution may overlap.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.length];
+        // SAFETY: the caller keeps so many bytes there, and `copy` is this library's own and as long.
+        unsafe { std::ptr::copy(self.address, copy.as_mut_ptr(), self.length) }
+        copy
+    }
+
     /// Copies bytes into the room, which other ranges of the same execution may overlap.
     pub(crate) fn copy_from(&mut self, bytes: &[u8]) {
         let length = bytes.len().min(self.length);

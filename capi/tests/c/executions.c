@@ -908,6 +908,25 @@ static void large_values(void) {
     free_compiled(add);
 }
 
+// An output may lie over the inputs that it is computed from; nothing is written behind it.
+static void in_place(void) {
+    static const uint32_t four[2] = {1, 4};
+    const ANeuralNetworksOperandType floats = type_of(TENSOR, 2, four, 0, 0);
+    float values[8] = {1, 1, 1, 1, 9, 9, 9, 9};
+    Compiled add = compiled(open_add());
+    for (int round = 1; round <= 4; round++) {
+        ANeuralNetworksExecution* execution = new_execution(add.compilation);
+        OK(ANeuralNetworksExecution_setInput(execution, 0, &floats, values, sizeof values / 2));
+        OK(ANeuralNetworksExecution_setInput(execution, 1, &floats, values, sizeof values / 2));
+        OK(ANeuralNetworksExecution_setOutput(execution, 0, NULL, values, sizeof values));
+        OK(ANeuralNetworksExecution_compute(execution));
+        EXPECT_TRUE(values[0] == (float)(1 << round) && values[3] == (float)(1 << round));
+        EXPECT_TRUE(values[4] == 9 && values[7] == 9);
+        ANeuralNetworksExecution_free(execution);
+    }
+    free_compiled(add);
+}
+
 // IF runs the model that its condition chooses.
 static void control_flow(void) {
     const uint32_t one[1] = {1};
@@ -1037,6 +1056,7 @@ int main(int count, char** names) {
         {"reuse", reuse},
         {"lifetimes", lifetimes},
         {"large_values", large_values},
+        {"in_place", in_place},
         {"control_flow", control_flow},
         {"recurrent_activations", recurrent_activations},
         {"introspection", introspection},

@@ -10,16 +10,14 @@ use crate::values::{Input, Output};
 /// not a measurement: each keeps memory for its values, and a call looks through all of them.
 pub(super) const KEPT: usize = 8;
 
-/// The system gives memory by so many bytes.
-const PAGE: u64 = 4096;
-
 /// What [`Burst::run`] keeps from one call to the next.
 #[derive(Debug, Default)]
 pub(super) struct KeptForValues {
     /// By which values are passed, each for others. The one that was used last is the last.
     pub(super) registered: Vec<Arc<RegisteredRequest>>,
-    /// Through which values were passed last that none of them is for.
-    pub(super) passed: Option<Arguments>,
+    /// Those that were passed by a general request last. Their memory serves the next, and a request is
+    /// registered for values like them.
+    pub(super) last_general: Option<Arguments>,
     /// Whether the model has more arguments than a ring can name.
     pub(super) has_too_many: bool,
 }
@@ -47,14 +45,4 @@ impl KeptForValues {
     pub(super) fn is_full(&self) -> bool {
         self.registered.len() == KEPT
     }
-}
-
-/// So many bytes as the system gives memory by.
-pub(super) fn whole_pages(size: u64) -> u64 {
-    size.checked_next_multiple_of(PAGE).unwrap_or(size)
-}
-
-/// Whether memory of one size serves values of another: neither too small nor mostly empty.
-pub(super) fn suits(memory: u64, size: u64) -> bool {
-    size <= memory && memory / 4 <= whole_pages(size)
 }

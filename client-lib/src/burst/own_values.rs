@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use nnhal::burst::Fencing;
 
-use super::kept_for_values::{KEPT, suits, whole_pages};
+use super::kept_for_values::KEPT;
 use super::registered::{self, Numbers};
 use super::{Burst, RegisteredRequest};
 use crate::arguments::Arguments;
 use crate::error::Result;
-use crate::execution::{Completed, ExecuteOptions, is_given_up};
-use crate::memory::Memory;
+use crate::execution::{Completed, ExecuteOptions};
+use crate::kept_memory::reuse;
 use crate::values::{Input, ListedValues, Output};
 
 /// How values are passed.
@@ -51,10 +51,9 @@ impl Burst {
             Way::Message => return self.model().run_by_message(inputs, outputs, options),
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !is_given_up(&result) {
-            self.values.registered.push(registered);
-        }
+        // One whose wait was given up may be under way still. It has ended before the next on this ring
+        // begins, so that nobody sees what it makes of other inputs.
+        self.values.registered.push(registered);
         result
     }
 
@@ -82,8 +81,8 @@ impl Burst {
         if self.values.has_too_many {
             return Ok(Way::Message);
         }
-        let passed = self.values.passed.as_ref();
-        let come_again = passed.is_some_and(|passed| passed.fits(inputs, outputs));
+        let last = self.values.last_general.as_ref();
+        let come_again = last.is_some_and(|last| last.fits(inputs, outputs));
         if self.values.is_full() && !come_again {
             return Ok(Way::Once);
         }
@@ -106,10 +105,7 @@ impl Burst {
             let oldest = oldest.and_then(Arc::into_inner);
             let (its_number, memory) = oldest.map_or((None, None), RegisteredRequest::into_parts);
             number = its_number;
-            match memory.filter(|memory| suits(memory.size(), size)) {
-                Some(memory) => Ok(memory),
-                None => Memory::new(whole_pages(size)),
-            }
+            reuse(memory, size)
         })?;
         let memory = self.memories.handle(arguments.memory(), model.connection())?;
         let planned = registered::plan(&arguments, memory);
@@ -134,19 +130,16 @@ impl Burst {
         let model = self.exchange.model();
         // Before anything is written: a forked child has the memory in common with its parent.
         model.link().check_process()?;
-        let passed = &mut self.values.passed;
+        let last = &mut self.values.last_general;
         let arguments = Arguments::for_values_in(model.types()?, inputs, outputs, |size| {
-            let memory = passed.take().map(|passed| passed.memory().clone());
-            match memory.filter(|memory| size <= memory.size()) {
-                Some(memory) => Ok(memory),
-                None => Memory::new(whole_pages(size)),
-            }
+            reuse(last.take().map(|last| last.memory().clone()), size)
         })?;
         let mut values = ListedValues { inputs, outputs };
         let result = arguments.pass(&mut values, |request| self.execute(request, options));
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !is_given_up(&result) {
-            self.values.passed = Some(arguments);
+        // What was wrong is not worth a registration. After a wait that was given up, the worker may still
+        // write to the memory: it is not used again.
+        if result.is_ok() {
+            self.values.last_general = Some(arguments);
         }
         result
     }

@@ -120,7 +120,8 @@ impl RunBurst {
     /// Executes what is registered. `values` has the arguments that are in this process's own memory.
     /// `finished` tells what an execution before has reported, or nothing, and then what this one has; it
     /// stays as it was if this one reports nothing. `None` if it is not registered here, or not any more, or
-    /// is to be done another way: [`RunBurst::execute`] does that.
+    /// is to be done another way: [`RunBurst::execute`] with the
+    /// same arguments does that, and is to be called next.
     ///
     /// # Errors
     /// As [`Compilation::execute`].

@@ -19,6 +19,7 @@ use super::plan::{Plan, Source};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::Step;
 use super::value_store::ValueStore;
+use crate::kept_memory::{reuse, suits};
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::tensor::TensorType;
@@ -26,9 +27,6 @@ use crate::trace;
 
 /// Memories that are kept for the next executions.
 const KEPT_MEMORIES: usize = 8;
-
-/// Sizes of memories are multiples of this, so that those of like executions are one another's.
-const MEMORY_STEP: u64 = 4096;
 
 /// A model compiled for devices. Made by [`Runtime::compile`]; clones and equal handles are the same
 /// compilation.
@@ -263,18 +261,11 @@ impl Compilation {
 
     /// Shared memory of at least this size, from an execution that has ended if there is some.
     pub(super) fn take_memory(&self, size: u64) -> RuntimeResult<Memory> {
-        let size = size.max(1).checked_next_multiple_of(MEMORY_STEP).unwrap_or(size);
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = spare
-            .iter()
-            .enumerate()
-            .filter(|(_, memory)| memory.size() >= size);
-        let smallest = fitting.min_by_key(|(_, memory)| memory.size());
-        if let Some(index) = smallest.map(|(index, _)| index) {
-            return Ok(spare.remove(index));
-        }
+        let suiting = spare.iter().position(|memory| suits(memory.size(), size));
+        let kept = suiting.map(|index| spare.remove(index));
         drop(spare);
-        Ok(Memory::new(size)?)
+        Ok(reuse(kept, size)?)
     }
 
     /// Prepares again what died with its worker, unless another execution has done so.

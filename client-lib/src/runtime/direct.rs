@@ -2,7 +2,6 @@
 //! are in this process's own memory or all in shared memory. Nothing has to be placed or copied for them.
 //! Inputs may be left out in both cases.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use nnhal::diag::tags;
@@ -18,7 +17,6 @@ use super::request_builder::{RequestBuilder, Target, open_part};
 use super::result::{RuntimeError, RuntimeResult};
 use super::step::{Step, StepBurst};
 use crate::execution::{Completed, ExecuteOptions};
-use crate::memory::Memory;
 use crate::request::Request;
 use crate::tensor::TensorType;
 use crate::trace;
@@ -142,11 +140,16 @@ impl Compilation {
         inputs: &[RunInput<'a>],
         outputs: &'a mut [RunOutput<'_>],
     ) -> Option<(Few<Input<'a>>, Few<Output<'a>>)> {
-        let inputs: Option<Few<Input<'a>>> = inputs.iter().map(own_input).collect();
-        let inputs = inputs?;
-        let outputs = outputs.iter_mut().zip(self.outputs());
-        let outputs: Option<Few<Output<'a>>> = outputs.map(|(output, ty)| own_output(output, ty)).collect();
-        Some((inputs, outputs?))
+        // By pushing: to collect such values from options takes 500 instructions more, a tenth of a call.
+        let mut own_inputs = Few::new();
+        for input in inputs {
+            own_inputs.push(own_input(input)?);
+        }
+        let mut own_outputs = Few::new();
+        for (output, ty) in outputs.iter_mut().zip(self.outputs()) {
+            own_outputs.push(own_output(output, ty)?);
+        }
+        Some((own_inputs, own_outputs))
     }
 
     /// The request with arguments that are all in shared memory; `None` if they are not.
@@ -155,76 +158,38 @@ impl Compilation {
         inputs: &[RunInput<'_>],
         outputs: &[RunOutput<'_>],
     ) -> Option<RuntimeResult<Request>> {
-        let inputs: Option<Few<Shared<'_>>> = inputs.iter().map(shared_input).collect();
-        let inputs = inputs?;
-        let outputs: Option<Few<Shared<'_>>> = outputs.iter().map(shared_output).collect();
-        Some(self.request_in_memories(&inputs, &outputs?))
-    }
-
-    fn request_in_memories(&self, inputs: &[Shared<'_>], outputs: &[Shared<'_>]) -> RuntimeResult<Request> {
-        let mut builder = RequestBuilder::new(Target::Nobody);
+        let mut builder = RequestBuilder::with_room(Target::Nobody, (inputs.len(), outputs.len()));
         for (index, (input, ty)) in inputs.iter().zip(self.inputs()).enumerate() {
-            match input.range(("input", index))? {
-                Some((memory, range)) => {
-                    builder.memory_input(memory, range, (ty.dimensions(), input.dimensions));
-                }
-                None => builder.omitted_input(),
+            match *input {
+                RunInput::Omitted => builder.omitted_input(),
+                RunInput::Memory {
+                    memory,
+                    offset,
+                    length,
+                    dimensions,
+                } => match range_in(("input", index), memory, (offset, length)) {
+                    Ok(range) => builder.memory_input(memory, range, (ty.dimensions(), dimensions)),
+                    Err(error) => return Some(Err(error)),
+                },
+                RunInput::Bytes { .. } | RunInput::Device { .. } => return None,
             }
         }
         for (index, (output, ty)) in outputs.iter().zip(self.outputs()).enumerate() {
-            if let Some((memory, range)) = output.range(("output", index))? {
-                builder.memory_output(memory, range, (ty.dimensions(), output.dimensions));
+            let RunOutput::Memory {
+                memory,
+                offset,
+                length,
+                dimensions,
+            } = *output
+            else {
+                return None;
+            };
+            match range_in(("output", index), memory, (offset, length)) {
+                Ok(range) => builder.memory_output(memory, range, (ty.dimensions(), dimensions)),
+                Err(error) => return Some(Err(error)),
             }
         }
-        Ok(builder.request)
-    }
-}
-
-/// An argument in shared memory.
-#[derive(Clone, Copy, Default)]
-struct Shared<'a> {
-    /// Where it is: first byte and number of bytes; `None` for an input that is left out.
-    part: Option<(&'a Memory, u64, u64)>,
-    dimensions: &'a [u32],
-}
-
-impl<'a> Shared<'a> {
-    fn range(&self, who: (&str, usize)) -> RuntimeResult<Option<(&'a Memory, Range<u64>)>> {
-        let Some((memory, offset, length)) = self.part else {
-            return Ok(None);
-        };
-        Ok(Some((memory, range_in(who, memory, (offset, length))?)))
-    }
-}
-
-fn shared_input<'a>(input: &RunInput<'a>) -> Option<Shared<'a>> {
-    match *input {
-        RunInput::Omitted => Some(Shared::default()),
-        RunInput::Memory {
-            memory,
-            offset,
-            length,
-            dimensions,
-        } => Some(Shared {
-            part: Some((memory, offset, length)),
-            dimensions,
-        }),
-        RunInput::Bytes { .. } | RunInput::Device { .. } => None,
-    }
-}
-
-fn shared_output<'a>(output: &RunOutput<'a>) -> Option<Shared<'a>> {
-    match *output {
-        RunOutput::Memory {
-            memory,
-            offset,
-            length,
-            dimensions,
-        } => Some(Shared {
-            part: Some((memory, offset, length)),
-            dimensions,
-        }),
-        RunOutput::Bytes { .. } | RunOutput::Device { .. } => None,
+        Some(Ok(builder.request))
     }
 }
 

@@ -54,12 +54,12 @@ impl Compilation {
         wait_for: &[&Fence],
         options: &ExecuteOptions,
     ) -> RuntimeResult<RunEvent> {
-        expect_time(options)?;
         let placed = self.place(inputs, outputs)?;
         self.valid_request(&placed)?
             .check_fenced(self.valid())
             .map_err(|error| RuntimeError::bad_data(error.to_string()))?;
-        match self.launch_as_allowed(&placed, wait_for, options) {
+        let launched = expect_time(options).and_then(|()| self.launch_as_allowed(&placed, wait_for, options));
+        match launched {
             Ok(Launch::Ended(finished)) => {
                 let result = Ok(finished);
                 settle(&placed, &result);

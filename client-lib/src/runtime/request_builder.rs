@@ -76,6 +76,14 @@ impl<'a> RequestBuilder<'a> {
         }
     }
 
+    /// The same for so many inputs and outputs.
+    pub(super) fn with_room(target: Target<'a>, (inputs, outputs): (usize, usize)) -> RequestBuilder<'a> {
+        RequestBuilder {
+            request: Request::with_room(inputs, outputs),
+            ..RequestBuilder::new(target)
+        }
+    }
+
     /// Adds an input whose operand is declared with these dimensions.
     pub(super) fn input(&mut self, location: &Location, declared: &[u32]) -> RuntimeResult<()> {
         match location {

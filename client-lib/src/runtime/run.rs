@@ -94,10 +94,12 @@ impl<'a> Run<'a> {
         let known = step.known_shapes(&builder.request);
         let completed = match target {
             Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options),
-            _ => step.execute(&builder.request, &self.options, burst),
+            _ => {
+                let result = step.execute(&builder.request, &self.options, burst);
+                result.map_err(|error| step.failed(error, &known))
+            }
         };
-        let completed = completed.map_err(|error| step.failed(error, &known))?;
-        let computed = step.computed(completed, &known)?;
+        let computed = step.computed(completed?, &known)?;
         builder.store(&computed.output_shapes)?;
         Ok(computed)
     }

@@ -56,9 +56,9 @@ impl Compilation {
         started: &Started,
         outcome: Result<Completed>,
     ) -> RuntimeResult<Finished> {
-        let completed = outcome?;
         let mut run = Run::new(self, placed, options)?;
         if let [step] = &self.plan().steps[..] {
+            let completed = outcome.map_err(|error| step.failed(error.into(), &started.known))?;
             run.keep(step, &step.computed(completed, &started.known)?);
         }
         Ok(run.finished())

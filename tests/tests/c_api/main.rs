@@ -252,6 +252,11 @@ fn large_values_are_read_when_the_model_is_finished() {
 }
 
 #[test]
+fn output_over_its_inputs_leaves_what_is_behind_it() {
+    run_case("executions", "in_place");
+}
+
+#[test]
 fn branches_are_models_of_their_own() {
     run_case("executions", "control_flow");
 }

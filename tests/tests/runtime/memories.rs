@@ -153,6 +153,15 @@ fn memory_of_an_execution_that_came_too_late_has_no_value() {
     let late = options.deadline(Deadline::at(nnhal_os::time::TimePoint::EPOCH));
     assert_eq!(execute(&late), Err(ResultCode::MissedDeadlinePersistent));
     assert!(memory.copy_to(&read).is_err());
+    execute(&options).unwrap();
+    memory.copy_to(&read).unwrap();
+    let room = OutputBuffer::Device {
+        memory: memory.clone(),
+        dimensions: Vec::new(),
+    };
+    let fenced = compilation.execute_fenced(&[RunInput::bytes(&[0; 16])], &[room], &[], &late);
+    assert_eq!(fenced.unwrap_err().code(), ResultCode::MissedDeadlinePersistent);
+    assert!(memory.copy_to(&read).is_err());
 }
 
 #[test]
