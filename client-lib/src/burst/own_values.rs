@@ -13,7 +13,7 @@ use super::registered::{self, Numbers};
 use super::{Burst, RegisteredRequest};
 use crate::arguments::Arguments;
 use crate::error::Result;
-use crate::execution::{Completed, ExecuteOptions};
+use crate::execution::{Completed, ExecuteOptions, is_given_up};
 use crate::kept_memory::reuse;
 use crate::values::{Input, ListedValues, Output};
 
@@ -51,9 +51,10 @@ impl Burst {
             Way::Message => return self.model().run_by_message(inputs, outputs, options),
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
-        // One whose wait was given up may be under way still. It has ended before the next on this ring
-        // begins, so that nobody sees what it makes of other inputs.
-        self.values.registered.push(registered);
+        // After a wait that was given up, the worker may still write to the memory: it is not used again.
+        if !is_given_up(&result) {
+            self.values.registered.push(registered);
+        }
         result
     }
 
@@ -136,8 +137,7 @@ impl Burst {
         })?;
         let mut values = ListedValues { inputs, outputs };
         let result = arguments.pass(&mut values, |request| self.execute(request, options));
-        // What was wrong is not worth a registration. After a wait that was given up, the worker may still
-        // write to the memory: it is not used again.
+        // What was wrong is not worth a registration. A wait that was given up is an error, too.
         if result.is_ok() {
             self.values.last_general = Some(arguments);
         }
