@@ -13,21 +13,23 @@ const SMALL: u64 = 1 << 20;
 pub(crate) fn reuse(kept: Option<Memory>, size: u64) -> Result<Memory> {
     match kept.filter(|kept| suits(kept.size(), size)) {
         Some(kept) => Ok(kept),
-        None => Memory::new(with_reserve(size)),
+        None => Memory::new(multiple(size, PAGE)),
     }
 }
 
 /// Whether memory of one size serves values of another: neither too small nor large and mostly empty.
 pub(crate) fn suits(memory: u64, size: u64) -> bool {
-    size <= memory && memory <= with_reserve(size).saturating_mul(4).max(SMALL)
+    size <= memory && memory <= multiple(size, PAGE).saturating_mul(4).max(SMALL)
 }
 
 /// Up to a quarter more, so that values which grow with each call do not take new memory each time.
-fn with_reserve(size: u64) -> u64 {
-    let step = size.checked_next_power_of_two().map_or(PAGE, |power| power / 8);
-    size.max(1)
-        .checked_next_multiple_of(step.max(PAGE))
-        .unwrap_or(size)
+pub(crate) fn with_reserve(size: u64) -> u64 {
+    let power = size.checked_next_power_of_two().unwrap_or(PAGE);
+    multiple(size, power.div_ceil(8))
+}
+
+fn multiple(size: u64, of: u64) -> u64 {
+    size.max(1).checked_next_multiple_of(of).unwrap_or(size)
 }
 
 #[cfg(test)]
@@ -35,9 +37,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_has_whole_pages_and_some_reserve() {
-        assert_eq!((with_reserve(0), with_reserve(1)), (PAGE, PAGE));
-        assert_eq!(with_reserve(PAGE + 1), 2 * PAGE);
+    fn values_that_grow_take_new_memory_seldom() {
+        assert_eq!((with_reserve(0), with_reserve(100)), (1, 112));
         assert_eq!(with_reserve((1 << 20) + 1), (1 << 20) + (1 << 18));
         assert_eq!(with_reserve(u64::MAX), u64::MAX);
         let sizes: std::collections::BTreeSet<u64> = (0..1000).map(|row| with_reserve(row * PAGE)).collect();

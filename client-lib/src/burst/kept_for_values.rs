@@ -15,9 +15,10 @@ pub(super) const KEPT: usize = 8;
 pub(super) struct KeptForValues {
     /// By which values are passed, each for others. The one that was used last is the last.
     pub(super) registered: Vec<Arc<RegisteredRequest>>,
-    /// Those that were passed by a general request last. Their memory serves the next, and a request is
-    /// registered for values like them.
+    /// Those that were passed by a general request last, whose memory serves the next.
     pub(super) last_general: Option<Arguments>,
+    /// Whether that went well, so that a request is registered for values like them.
+    pub(super) is_last_good: bool,
     /// Whether the model has more arguments than a ring can name.
     pub(super) has_too_many: bool,
 }

@@ -263,8 +263,7 @@ impl Burst {
         ))
     }
 
-    /// Executes a registered request and waits for the end. After a wait that was given up it may be fired
-    /// again: the one before it on the ring has ended by the time that this one begins.
+    /// Executes a registered request and waits for the end.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`]; the request is registered with another burst.

@@ -14,7 +14,7 @@ use super::{Burst, RegisteredRequest};
 use crate::arguments::Arguments;
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions, is_given_up};
-use crate::kept_memory::reuse;
+use crate::kept_memory::{reuse, with_reserve};
 use crate::values::{Input, ListedValues, Output};
 
 /// How values are passed.
@@ -83,7 +83,7 @@ impl Burst {
             return Ok(Way::Message);
         }
         let last = self.values.last_general.as_ref();
-        let come_again = last.is_some_and(|last| last.fits(inputs, outputs));
+        let come_again = self.values.is_last_good && last.is_some_and(|last| last.fits(inputs, outputs));
         if self.values.is_full() && !come_again {
             return Ok(Way::Once);
         }
@@ -120,7 +120,7 @@ impl Burst {
         Ok((!self.values.has_too_many).then(new))
     }
 
-    /// Passes values by a general request, through the memory of those before if it has room.
+    /// Passes values by a general request, through the memory of those before if it suits.
     #[cold]
     fn run_once(
         &mut self,
@@ -133,12 +133,13 @@ impl Burst {
         model.link().check_process()?;
         let last = &mut self.values.last_general;
         let arguments = Arguments::for_values_in(model.types()?, inputs, outputs, |size| {
-            reuse(last.take().map(|last| last.memory().clone()), size)
+            reuse(last.take().map(|last| last.memory().clone()), with_reserve(size))
         })?;
         let mut values = ListedValues { inputs, outputs };
         let result = arguments.pass(&mut values, |request| self.execute(request, options));
-        // What was wrong is not worth a registration. A wait that was given up is an error, too.
-        if result.is_ok() {
+        self.values.is_last_good = result.is_ok();
+        // After a wait that was given up, the worker may still write to the memory: it is not used again.
+        if !is_given_up(&result) {
             self.values.last_general = Some(arguments);
         }
         result

@@ -119,9 +119,10 @@ impl RunBurst {
 
     /// Executes what is registered. `values` has the arguments that are in this process's own memory.
     /// `finished` tells what an execution before has reported, or nothing, and then what this one has; it
-    /// stays as it was if this one reports nothing. `None` if it is not registered here, or not any more, or
-    /// is to be done another way: [`RunBurst::execute`] with the
-    /// same arguments does that, and is to be called next.
+    /// stays as it was if this one reports nothing.
+    ///
+    /// `None` if it is not registered here, or not any more, or is to be done another way. Then call
+    /// [`RunBurst::execute`] with the same arguments next, which goes on from there.
     ///
     /// # Errors
     /// As [`Compilation::execute`].

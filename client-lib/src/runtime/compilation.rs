@@ -19,7 +19,7 @@ use super::plan::{Plan, Source};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::Step;
 use super::value_store::ValueStore;
-use crate::kept_memory::{reuse, suits};
+use crate::kept_memory::{reuse, suits, with_reserve};
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::tensor::TensorType;
@@ -261,9 +261,13 @@ impl Compilation {
 
     /// Shared memory of at least this size, from an execution that has ended if there is some.
     pub(super) fn take_memory(&self, size: u64) -> RuntimeResult<Memory> {
+        let size = with_reserve(size);
         let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let suiting = spare.iter().position(|memory| suits(memory.size(), size));
-        let kept = suiting.map(|index| spare.remove(index));
+        let sizes = spare.iter().map(Memory::size).enumerate();
+        let smallest = sizes
+            .filter(|(_, kept)| suits(*kept, size))
+            .min_by_key(|(_, kept)| *kept);
+        let kept = smallest.map(|(index, _)| spare.remove(index));
         drop(spare);
         Ok(reuse(kept, size)?)
     }

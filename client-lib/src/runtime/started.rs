@@ -9,7 +9,7 @@ use super::compilation::Compilation;
 use super::computed::Finished;
 use super::deadline::expect_time;
 use super::request_builder::Target;
-use super::result::RuntimeResult;
+use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;
 use super::step::Prepared;
 use crate::error::Result;
@@ -57,10 +57,13 @@ impl Compilation {
         outcome: Result<Completed>,
     ) -> RuntimeResult<Finished> {
         let mut run = Run::new(self, placed, options)?;
-        if let [step] = &self.plan().steps[..] {
-            let completed = outcome.map_err(|error| step.failed(error.into(), &started.known))?;
-            run.keep(step, &step.computed(completed, &started.known)?);
-        }
+        let [step] = &self.plan().steps[..] else {
+            return Err(RuntimeError::failed(
+                "an execution of several steps was begun as one",
+            ));
+        };
+        let completed = outcome.map_err(|error| step.failed(error.into(), &started.known))?;
+        run.keep(step, &step.computed(completed, &started.known)?);
         Ok(run.finished())
     }
 }
