@@ -7,7 +7,7 @@ use nnhal::burst::{Fencing, RequestHeader, ResultBody, ResultHeader, decode_resu
 use nnhal::diag::trace::SpanKind;
 use nnhal::fence::Fence;
 use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
-use nnhal::wire::{Call, ExecutionResult};
+use nnhal::wire::{BurstHandle, Call, ExecutionResult};
 use nnhal_hal::{ErrorStatus, Failure, Timing};
 use nnhal_os::time::Deadline;
 
@@ -15,6 +15,7 @@ use crate::connection::EndListener;
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{Completed, ExecuteOptions, FENCED, completed};
 use crate::prepared_model::PreparedModel;
+use crate::timeouts::Timeouts;
 use crate::trace;
 
 /// Ends the rings when the worker is gone.
@@ -36,6 +37,7 @@ pub(super) struct Exchange {
     model: PreparedModel,
     /// What messages call an execution.
     name: &'static str,
+    handle: BurstHandle,
     /// `None` only while it is dropped.
     rings: Option<Rings>,
     end: Arc<BurstEnd>,
@@ -47,6 +49,8 @@ pub(super) struct Exchange {
     sequence: u32,
     /// Of the result that was received last.
     answered: u32,
+    /// The execution whose wait was given up, and where the ring of requests stood after it.
+    given_up: Option<(u32, u64)>,
     max_packet_bytes: usize,
 }
 
@@ -68,13 +72,14 @@ pub(super) struct Received {
 impl Exchange {
     pub(super) fn new(
         model: &PreparedModel,
-        name: &'static str,
+        (name, handle): (&'static str, BurstHandle),
         channel: ChannelEnd,
         end: Arc<BurstEnd>,
     ) -> Exchange {
         Exchange {
             model: model.clone(),
             name,
+            handle,
             packet: channel.consumer.new_packet(),
             max_packet_bytes: channel.producer.max_packet_bytes(),
             rings: Some(Rings {
@@ -86,6 +91,7 @@ impl Exchange {
             body: ResultBody::default(),
             sequence: 0,
             answered: 0,
+            given_up: None,
         }
     }
 
@@ -130,7 +136,45 @@ impl Exchange {
     ) -> Result<Received> {
         let _executes = trace::span(SpanKind::BurstRequest, 0);
         let sent = self.send()?;
-        self.receive(header.sequence, sent, deadline)
+        let received = self.receive(header.sequence, sent, deadline);
+        if let Err(error) = &received {
+            self.give_up(error, header.sequence, sent);
+        }
+        received
+    }
+
+    /// Asks the worker to end an execution early that is not waited for any longer.
+    #[cold]
+    fn give_up(&mut self, error: &Error, sequence: u32, sent: u64) {
+        if matches!(error.kind(), ErrorKind::TimedOut { .. }) {
+            self.given_up = Some((sequence, sent));
+            let link = self.model.link();
+            if link.can_cancel_bursts() {
+                link.cancel_burst(self.handle, sequence);
+            }
+        }
+    }
+
+    /// Waits for the end of the execution whose wait was given up, so that none waits behind it and nothing
+    /// uses its memory.
+    #[inline]
+    pub(super) fn await_given_up(&mut self, deadline: impl FnOnce(&Timeouts) -> Deadline) -> Result<()> {
+        match self.given_up {
+            None => Ok(()),
+            Some(given_up) => {
+                let deadline = deadline(self.model.link().timeouts());
+                self.await_end(given_up, deadline)
+            }
+        }
+    }
+
+    #[cold]
+    fn await_end(&mut self, (sequence, sent): (u32, u64), deadline: Deadline) -> Result<()> {
+        // In a forked child the result is the parent's to take.
+        self.model.link().check_process()?;
+        self.receive(sequence, sent, deadline)?;
+        self.given_up = None;
+        Ok(())
     }
 
     /// Sends what is in `buffer`; returns where the ring stands then.

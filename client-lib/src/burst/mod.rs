@@ -28,6 +28,7 @@ use nnhal::burst::{
 use nnhal::fmq::{ChannelEnd, ChannelSize, Consumer, MAX_CELLS, PAYLOAD_BYTES, WaitSettings};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
+use nnhal_os::time::Deadline;
 
 use self::exchange::{BurstEnd, Exchange};
 use self::found_valid::{FoundValid, Held};
@@ -41,6 +42,7 @@ use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
+use crate::timeouts::Timeouts;
 use crate::values::OwnValues;
 
 /// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the
@@ -197,7 +199,7 @@ impl Burst {
         link.on_end(listener);
         Ok(Burst {
             handle,
-            exchange: Exchange::new(model, name, end, burst_end),
+            exchange: Exchange::new(model, (name, handle), end, burst_end),
             pools: Vec::new(),
             memories: MemoryNames::default(),
             numbers: Arc::default(),
@@ -229,7 +231,7 @@ impl Burst {
     /// As [`PreparedModel::execute`].
     pub fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
         let hal = request.checked()?;
-        self.pipeline.expect_idle()?;
+        self.expect_idle(|_| options.wait_deadline())?;
         if options.loop_timeout.is_some() || !self.name_pools(request)? {
             return self.model().execute_by_message(request, options);
         }
@@ -250,7 +252,7 @@ impl Burst {
     /// What is wrong with the request, as far as it can be told without its bytes; too many are registered.
     pub fn register(&mut self, request: &Request) -> Result<RegisteredRequest> {
         let hal = request.checked()?;
-        self.pipeline.expect_idle()?;
+        self.expect_idle(Timeouts::call_deadline)?;
         let number = if self.name_pools(request)? {
             self.register_hal(hal)?
         } else {
@@ -282,7 +284,7 @@ impl Burst {
         options: &ExecuteOptions,
     ) -> Result<Completed> {
         self.expect_own(registered)?;
-        self.pipeline.expect_idle()?;
+        self.expect_idle(|_| options.wait_deadline())?;
         let number = registered.number();
         let Some(number) = number.filter(|_| options.loop_timeout.is_none()) else {
             return self.model().execute_by_message(registered.request(), options);
@@ -305,7 +307,7 @@ impl Burst {
     /// The request is registered with another burst; what keeps the worker from answering.
     pub fn unregister(&mut self, registered: RegisteredRequest) -> Result<()> {
         self.expect_own(&registered)?;
-        self.pipeline.expect_idle()?;
+        self.expect_idle(Timeouts::call_deadline)?;
         match registered.into_number() {
             Some(number) => self.forget(number),
             None => Ok(()),
@@ -389,6 +391,14 @@ impl Burst {
     /// The same, to be used.
     pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
         self.exchange.consumer_mut()
+    }
+
+    /// Refuses while executions that were submitted are under way, and waits by a deadline for the end of one
+    /// whose wait was given up.
+    #[inline]
+    fn expect_idle(&mut self, deadline: impl FnOnce(&Timeouts) -> Deadline) -> Result<()> {
+        self.pipeline.expect_idle()?;
+        self.exchange.await_given_up(deadline)
     }
 
     #[inline]

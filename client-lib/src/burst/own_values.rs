@@ -13,8 +13,9 @@ use super::registered::{self, Numbers};
 use super::{Burst, RegisteredRequest};
 use crate::arguments::Arguments;
 use crate::error::Result;
-use crate::execution::{Completed, ExecuteOptions, is_given_up};
+use crate::execution::{Completed, ExecuteOptions};
 use crate::kept_memory::{reuse, with_reserve};
+use crate::timeouts::Timeouts;
 use crate::values::{Input, ListedValues, Output};
 
 /// How values are passed.
@@ -40,7 +41,7 @@ impl Burst {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        self.pipeline.expect_idle()?;
+        self.expect_idle(|_| options.wait_deadline())?;
         let way = match options.loop_timeout {
             None => self.way_for(inputs, outputs)?,
             Some(_) => Way::Message,
@@ -51,10 +52,7 @@ impl Burst {
             Way::Message => return self.model().run_by_message(inputs, outputs, options),
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !is_given_up(&result) {
-            self.values.registered.push(registered);
-        }
+        self.values.registered.push(registered);
         result
     }
 
@@ -65,7 +63,7 @@ impl Burst {
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
     ) -> Result<Option<Arc<RegisteredRequest>>> {
-        self.pipeline.expect_idle()?;
+        self.expect_idle(Timeouts::call_deadline)?;
         let registered = match self.values.take(inputs, outputs) {
             None if !self.values.has_too_many => self.new_for_values(inputs, outputs)?,
             known => known,
@@ -138,10 +136,7 @@ impl Burst {
         let mut values = ListedValues { inputs, outputs };
         let result = arguments.pass(&mut values, |request| self.execute(request, options));
         self.values.is_last_good = result.is_ok();
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !is_given_up(&result) {
-            self.values.last_general = Some(arguments);
-        }
+        self.values.last_general = Some(arguments);
         result
     }
 }

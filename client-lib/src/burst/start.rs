@@ -25,7 +25,7 @@ impl Burst {
     /// Starts a request, and keeps what it uses until [`Burst::finish_started`] has its end; `None` if no
     /// ring can carry it.
     pub(crate) fn start(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Option<Started>> {
-        self.pipeline.expect_idle()?;
+        self.expect_idle(|_| options.wait_deadline())?;
         self.start_as(Fencing::No, request, options)
     }
 

@@ -19,6 +19,7 @@ impl Burst {
     pub fn submit(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Submission> {
         self.expect_own(registered)?;
         self.pipeline.expect_room()?;
+        self.exchange.await_given_up(|_| options.wait_deadline())?;
         let number = registered.number();
         let Some(number) = number.filter(|_| options.loop_timeout.is_none()) else {
             return Err(Error::argument(

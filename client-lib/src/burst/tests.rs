@@ -151,7 +151,7 @@ fn small_values_travel_inside_the_cells_and_are_registered_once() {
 }
 
 #[test]
-fn result_of_an_execution_that_was_given_up_is_passed_over() {
+fn execution_that_is_given_up_is_waited_for_by_the_next() {
     let (release, released) = std::sync::mpsc::channel();
     with_burst(
         move |mut server| {
@@ -159,9 +159,6 @@ fn result_of_an_execution_that_was_given_up_is_passed_over() {
             let (given_up, _) = server.expect_fire();
             released.recv().unwrap();
             server.succeed(given_up, &7.0_f32.to_le_bytes());
-            // The memory of the first is not used again.
-            server.worker.receive_with_fds();
-            server.expect_registration();
             let (sequence, value) = server.expect_fire();
             server.succeed(sequence, &(value + 1.0).to_le_bytes());
         },
@@ -169,6 +166,9 @@ fn result_of_an_execution_that_was_given_up_is_passed_over() {
             let short = ExecuteOptions::new().wait_at_most(Duration::from_millis(1));
             // The worker may be slow to see the registration, which waits for longer.
             let error = run(&mut burst, 1.0, &short).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+            // Nothing is sent behind it.
+            let error = run(&mut burst, 3.0, &short).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
             release.send(()).unwrap();
             assert_eq!(run(&mut burst, 2.0, &ExecuteOptions::new()).unwrap(), 3.0);

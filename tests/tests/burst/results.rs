@@ -215,6 +215,40 @@ fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
 }
 
 #[test]
+fn executions_that_are_given_up_are_ended_and_never_pile_up() {
+    let options = DaemonOptions {
+        devices: vec![EMPTY.to_owned()],
+        ..DaemonOptions::with_settings(&format!("[device.{EMPTY}]\nfault = \"loop\"\n"))
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let prepared = prepare(&open(&daemon, EMPTY), 1);
+    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let memory = Memory::new(8).unwrap();
+    let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
+    let registered = burst.register(&request).unwrap();
+    // More than either ring has cells. None of them has a deadline of its own.
+    for round in 0..600 {
+        let short = ExecuteOptions::new().wait_at_most(Duration::from_micros(200));
+        let mut sum = [0.0_f32];
+        let error = match round % 3 {
+            0 => burst.fire(&registered, &short).unwrap_err(),
+            1 => burst.execute(&request, &short).unwrap_err(),
+            _ => {
+                let inputs = &[Input::from(&[1.0_f32])];
+                burst
+                    .run(inputs, &mut [Output::from(&mut sum)], &short)
+                    .unwrap_err()
+            }
+        };
+        assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+    }
+    let timeout = Duration::from_millis(50);
+    let error = burst.fire(&registered, &ExecuteOptions::new().timeout(timeout));
+    let error = error.unwrap_err();
+    assert!(error.failure().is_some(), "{error}");
+}
+
+#[test]
 fn memory_that_is_dropped_is_gone_in_the_worker() {
     const SIZE: u64 = 32 << 20;
     let daemon = start();
