@@ -153,14 +153,27 @@ impl Devices {
             if !DeviceInfo::is_valid_name(name) {
                 return Err(self.drivers.no_such_device(name, Vec::new()));
             }
-            let driver = self.drivers.private_with(name)?;
-            let path = directory::socket_path(driver.runtime_dir(), name);
-            return self.connect(&path, Some(driver));
+            return match self.connect_privately(name)? {
+                // It was dying, and its socket still there.
+                (Err(error), driver)
+                    if (error.is_dead_object() || is_stale(&error)) && driver.ends_soon() =>
+                {
+                    self.connect_privately(name)?.0
+                }
+                (result, _) => result,
+            };
         }
         Err(failure.unwrap_or_else(|| {
             self.drivers
                 .no_such_device(name, live.into_iter().map(|socket| socket.device).collect())
         }))
+    }
+
+    /// Opens a device of a private driver.
+    fn connect_privately(&self, name: &str) -> Result<(Result<Device>, Arc<PrivateDriver>)> {
+        let driver = self.drivers.private_with(name)?;
+        let path = directory::socket_path(driver.runtime_dir(), name);
+        Ok((self.connect(&path, Some(Arc::clone(&driver))), driver))
     }
 
     /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among

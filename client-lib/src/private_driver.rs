@@ -34,6 +34,9 @@ const DRIVERS: [&str; 2] = ["nnhald", "nnhal"];
 /// How long a driver may take until clients can connect.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long a driver takes at most from closing its sockets to its end.
+const DYING: Duration = Duration::from_secs(1);
+
 /// How long a driver that nobody uses any more may take to end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -251,6 +254,12 @@ impl PrivateDriver {
     pub(crate) fn is_usable(&self) -> bool {
         let now = Deadline::from_raw(0);
         self.stamp.is_current() && !pidfd::wait_for_end(&self.pidfd, now).unwrap_or(true)
+    }
+
+    /// Whether it has ended, or does so in a moment: its sockets may close before it is gone.
+    pub(crate) fn ends_soon(&self) -> bool {
+        let soon = Deadline::after(MonotonicClock.now(), DYING);
+        pidfd::wait_for_end(&self.pidfd, soon).unwrap_or(false)
     }
 }
 

@@ -442,6 +442,22 @@ fn private_driver_that_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
+fn private_driver_is_replaced_also_while_it_dies() {
+    // Another command than that of other tests, whose drivers it would kill.
+    let devices = DevicesOptions::new()
+        .private()
+        .driver(EXE, ["--log", "off"])
+        .open()
+        .unwrap();
+    for _ in 0..8 {
+        let supervisor = devices.device(REFERENCE).unwrap().supervisor().pid;
+        kill(Pid::from_raw(supervisor.cast_signed()), Signal::SIGKILL).unwrap();
+        let device = devices.device(REFERENCE).unwrap();
+        assert_ne!(device.supervisor().pid, supervisor);
+    }
+}
+
+#[test]
 fn driver_whose_owner_is_killed_leaves_nothing_behind() {
     let mut daemon = TestDaemon::start(EXE, &DaemonOptions::default());
     let device = open(&daemon, REFERENCE);
