@@ -15,7 +15,6 @@ use crate::arguments::Arguments;
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions};
 use crate::kept_memory::{reuse, with_reserve};
-use crate::timeouts::Timeouts;
 use crate::values::{Input, ListedValues, Output};
 
 /// How values are passed.
@@ -63,7 +62,7 @@ impl Burst {
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
     ) -> Result<Option<Arc<RegisteredRequest>>> {
-        self.expect_idle(Timeouts::call_deadline)?;
+        self.expect_idle(crate::timeouts::Timeouts::call_deadline)?;
         let registered = match self.values.take(inputs, outputs) {
             None if !self.values.has_too_many => self.new_for_values(inputs, outputs)?,
             known => known,
