@@ -419,13 +419,15 @@ fn runtime_dir_of(supervisor: u32) -> PathBuf {
     arguments.nth(1).unwrap().into()
 }
 
+/// The devices of a private driver, which is one for each level of its log.
+fn private_devices(log: &str) -> Devices {
+    let options = DevicesOptions::new().private();
+    options.driver(EXE, ["--log", log]).open().unwrap()
+}
+
 #[test]
 fn private_driver_that_is_killed_leaves_nothing_behind() {
-    let devices = DevicesOptions::new()
-        .private()
-        .driver(EXE, ["--log", "error"])
-        .open()
-        .unwrap();
+    let devices = private_devices("error");
     let device = devices.device(REFERENCE).unwrap();
     let (worker, supervisor) = (device.worker().pid, device.supervisor().pid);
     let directory = runtime_dir_of(supervisor);
@@ -443,12 +445,8 @@ fn private_driver_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn private_driver_is_replaced_also_while_it_dies() {
-    // Another command than that of other tests, whose drivers it would kill.
-    let devices = DevicesOptions::new()
-        .private()
-        .driver(EXE, ["--log", "off"])
-        .open()
-        .unwrap();
+    // None of other tests, whose driver it would kill.
+    let devices = private_devices("off");
     for _ in 0..8 {
         let supervisor = devices.device(REFERENCE).unwrap().supervisor().pid;
         kill(Pid::from_raw(supervisor.cast_signed()), Signal::SIGKILL).unwrap();

@@ -31,16 +31,9 @@ impl KeptForValues {
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
     ) -> Option<Arc<RegisteredRequest>> {
-        let last = self.registered.len().checked_sub(1)?;
-        let at = self
-            .registered
-            .iter()
-            .rposition(|registered| registered.fits(inputs, outputs))?;
-        if at == last {
-            self.registered.pop()
-        } else {
-            Some(self.registered.remove(at))
-        }
+        let mut registered = self.registered.iter();
+        let at = registered.rposition(|registered| registered.fits(inputs, outputs))?;
+        Some(self.registered.remove(at))
     }
 
     pub(super) fn is_full(&self) -> bool {

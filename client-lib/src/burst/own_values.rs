@@ -13,7 +13,7 @@ use super::registered::{self, Numbers};
 use super::{Burst, RegisteredRequest};
 use crate::arguments::Arguments;
 use crate::error::Result;
-use crate::execution::{Completed, ExecuteOptions};
+use crate::execution::{Completed, ExecuteOptions, is_given_up};
 use crate::kept_memory::{reuse, with_reserve};
 use crate::values::{Input, ListedValues, Output};
 
@@ -51,6 +51,7 @@ impl Burst {
             Way::Message => return self.model().run_by_message(inputs, outputs, options),
         };
         let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
+        // The next call waits for the end of one whose wait was given up before it writes to the memory.
         self.values.registered.push(registered);
         result
     }
@@ -135,7 +136,11 @@ impl Burst {
         let mut values = ListedValues { inputs, outputs };
         let result = arguments.pass(&mut values, |request| self.execute(request, options));
         self.values.is_last_good = result.is_ok();
-        self.values.last_general = Some(arguments);
+        // A request that no ring carries went by a message, and the ring does not tell its end: after a wait
+        // that was given up, the memory is not used again.
+        if !is_given_up(&result) {
+            self.values.last_general = Some(arguments);
+        }
         result
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nnhal_client::{
-    BurstOptions, Clock, Deadline, Device, ErrorKind, ErrorStatus, ExecuteOptions, Input, Memory,
+    Burst, BurstOptions, Clock, Deadline, Device, ErrorKind, ErrorStatus, ExecuteOptions, Input, Memory,
     MonotonicClock, Output, PrepareOptions, Request, TfliteModel,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon};
@@ -182,17 +182,23 @@ fn requests_that_no_ring_carries_go_by_the_connection() {
     assert_eq!(sum, [3.0]);
 }
 
-#[test]
-fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
+/// A burst of a device whose executions end only if they are cancelled or too late.
+fn start_endless() -> (TestDaemon, Burst, Request) {
     let options = DaemonOptions {
         devices: vec![EMPTY.to_owned()],
         ..DaemonOptions::with_settings(&format!("[device.{EMPTY}]\nfault = \"loop\"\n"))
     };
     let daemon = TestDaemon::start(EXE, &options);
     let prepared = prepare(&open(&daemon, EMPTY), 1);
-    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let burst = prepared.burst(&BurstOptions::new()).unwrap();
     let memory = Memory::new(8).unwrap();
     let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
+    (daemon, burst, request)
+}
+
+#[test]
+fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
+    let (_daemon, mut burst, request) = start_endless();
     let registered = burst.register(&request).unwrap();
     let options = ExecuteOptions::new()
         .timeout(Duration::from_millis(200))
@@ -216,15 +222,7 @@ fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
 
 #[test]
 fn executions_that_are_given_up_are_ended_and_never_pile_up() {
-    let options = DaemonOptions {
-        devices: vec![EMPTY.to_owned()],
-        ..DaemonOptions::with_settings(&format!("[device.{EMPTY}]\nfault = \"loop\"\n"))
-    };
-    let daemon = TestDaemon::start(EXE, &options);
-    let prepared = prepare(&open(&daemon, EMPTY), 1);
-    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
-    let memory = Memory::new(8).unwrap();
-    let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
+    let (_daemon, mut burst, request) = start_endless();
     let registered = burst.register(&request).unwrap();
     // More than either ring has cells. None of them has a deadline of its own.
     for round in 0..600 {
